@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,4 +47,14 @@ ssize_t weft_file_read_line(const char *path, char *line, size_t capacity)
     size_t length = strcspn(line, "\n");
     line[length] = '\0';
     return (ssize_t)length;
+}
+
+int32_t weft_file_numa(const char *pci)
+{
+    char path[64], line[64] = "";
+    if (!*pci)
+        return -1;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", pci);
+    weft_file_read_line(path, line, sizeof line);
+    return line[0] ? (int32_t)strtol(line, NULL, 10) : -1;
 }

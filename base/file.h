@@ -18,4 +18,7 @@ ssize_t weft_file_read(const char *path, char *text, size_t capacity);
 /* Its first line, without the end of the line; the length. */
 ssize_t weft_file_read_line(const char *path, char *line, size_t capacity);
 
+/* The NUMA node of a PCI device ("0000:3b:00.0"), as sysfs has it; -1: not known. */
+int32_t weft_file_numa(const char *pci);
+
 #endif

@@ -6,13 +6,13 @@
 #ifndef WEFT_BASE_RUNTIME_H
 #define WEFT_BASE_RUNTIME_H
 
-#define WEFT_RUNTIME_VERBS  "libibverbs.so.1"
-#define WEFT_RUNTIME_OFI    "libfabric.so.1"
-#define WEFT_RUNTIME_PMIX   "libpmix.so.2"
-#define WEFT_RUNTIME_CUDA   "libcuda.so.1"
-#define WEFT_RUNTIME_HWLOC  "libhwloc.so.15"
-#define WEFT_RUNTIME_NVML   "libnvidia-ml.so.1"
-#define WEFT_RUNTIME_SYSMAN "libze_loader.so.1"
+#define WEFT_RUNTIME_VERBS "libibverbs.so.1"
+#define WEFT_RUNTIME_OFI   "libfabric.so.1"
+#define WEFT_RUNTIME_PMIX  "libpmix.so.2"
+#define WEFT_RUNTIME_CUDA  "libcuda.so.1"
+#define WEFT_RUNTIME_HWLOC "libhwloc.so.15"
+#define WEFT_RUNTIME_NVML  "libnvidia-ml.so.1"
+#define WEFT_RUNTIME_ZE    "libze_loader.so.1"
 
 struct weft_runtime_library {
     const char *name;

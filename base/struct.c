@@ -51,3 +51,13 @@ void weft_struct_fill(const struct weft_struct *about, void *out, size_t index, 
         size > copied) /* what this weft does not know stays as the program has it in the first one */
         memcpy(place + copied, (const char *)out + copied, size - copied);
 }
+
+void weft_struct_give(void *out, const void *from, size_t known)
+{
+    size_t size;
+    memcpy(&size, out, sizeof size);
+    if (size < known)
+        known = size;
+    if (known > sizeof size)
+        memcpy((char *)out + sizeof size, (const char *)from + sizeof size, known - sizeof size);
+}

@@ -28,6 +28,9 @@ struct weft_struct {
 /* Copies what a program has given over the defaults in `to`, whose size becomes this library's. given NULL: all defaults. */
 int weft_struct_read(const struct weft_struct *about, void *to, const void *given);
 
+/* Copies what a struct that begins with its size has room for, of one of `known` bytes; its size stays. */
+void weft_struct_give(void *out, const void *from, size_t known);
+
 /* Whether a program's struct can be filled. */
 int weft_struct_check(const struct weft_struct *about, const void *out);
 /* Fills it, or the index-th of several that lie out[0].size bytes apart, with as much as it has room for of a whole one. */

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "devmem/cuda/cuda.h"
 #include "devmem/host.h"
+
+/* Each in a folder of its own, and each with a "struct weft_device". */
+extern const struct weft_device_ops weft_cuda_ops, weft_ze_ops;
 
 static const struct weft_device_ops *const built_in[] = {
     &weft_cuda_ops,
+    &weft_ze_ops,
     &weft_host_device_ops,
 };
 

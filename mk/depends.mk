@@ -26,30 +26,33 @@ $(call ask,ofi,libfabric >= 1.17,libfabric-dev)
 $(call ask,verbs,libibverbs >= 1.11,libibverbs-dev of rdma-core 32 or later)
 $(call ask,pmix,pmix,libpmix-dev)
 $(call ask,hwloc,hwloc >= 2.1,libhwloc-dev)
+$(call ask,ze,libze_loader >= 1.8,libze-dev)
 NVCC ?= nvcc
 # nvcc preprocesses with the C++ compiler of the system, whatever CC is.
 HAVE_cuda := $(shell command -v g++ >/dev/null && $(NVCC) --version 2>/dev/null | awk '/release/ { \
 	sub(/.*release /, ""); split($$0, part, /[.,]/); if (part[1] * 100 + part[2] >= 1108) print "found" }')
 NAMED_cuda := nvcc 11.8 or later (NVCC=/path/to/nvcc) with g++
-PARTS := verbs ofi pmix cuda hwloc
+PARTS := verbs ofi pmix cuda ze hwloc
 WITH_VERBS ?= auto
 WITH_OFI ?= auto
 WITH_PMIX ?= auto
 WITH_CUDA ?= auto
+WITH_ZE ?= auto
 WITH_HWLOC ?= auto
 WITH_verbs := $(WITH_VERBS)
 WITH_ofi := $(WITH_OFI)
 WITH_pmix := $(WITH_PMIX)
 WITH_cuda := $(WITH_CUDA)
+WITH_ze := $(WITH_ZE)
 WITH_hwloc := $(WITH_HWLOC)
-OPTIONS += WITH_VERBS WITH_OFI WITH_PMIX WITH_CUDA WITH_HWLOC NVCC
+OPTIONS += WITH_VERBS WITH_OFI WITH_PMIX WITH_CUDA WITH_ZE WITH_HWLOC NVCC
 $(foreach part,$(PARTS),$(if $(filter auto yes no,$(WITH_$(part))),,\
 	$(error weft: WITH_$(shell echo $(part) | tr a-z A-Z)=$(WITH_$(part)): auto$(comma) yes or no is expected)))
 # Those that this build has.
 HAVE := $(foreach part,$(PARTS),$(if $(filter-out no,$(WITH_$(part))),$(if $(HAVE_$(part)),$(part))))
 have = $(filter $(1),$(HAVE))
 
-DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) expat jansson ofi verbs hwloc,$(CFLAGS_$(name)))
+DEPEND_CFLAGS := $(foreach name,$(LIB_NEEDS) expat jansson ofi verbs hwloc ze,$(CFLAGS_$(name)))
 PRIVATE_LIBS := $(foreach name,$(LIB_NEEDS),$(LIBS_$(name))) -ldl -lpthread -lm
 LIBS := -Wl,--as-needed $(PRIVATE_LIBS)
 # What programs that link libweft-tools.a need besides.
@@ -74,7 +77,7 @@ $(BUILD)/config: FORCE
 $(BUILD)/parts: $(BUILD)/config FORCE
 	$(call kept,$(HAVE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
 part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(call part_state,pmix)$(comma) \
-	$(call part_state,cuda)$(comma) $(call part_state,hwloc)
+	$(call part_state,cuda)$(comma) $(call part_state,ze)$(comma) $(call part_state,hwloc)
 
 # Before what only tools, or only tests, need.
 .PHONY: FORCE need-expat need-jansson need-cmocka

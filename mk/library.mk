@@ -29,6 +29,8 @@ ABSENT_pmix := comm/boot/pmix_absent.c
 EXTRA_pmix := $(CFLAGS_pmix)
 FILES_cuda := devmem/cuda/kernel_image.c
 ABSENT_cuda := devmem/cuda/kernel_image_absent.c
+FILES_ze := $(wildcard devmem/ze/*.c)
+ABSENT_ze := devmem/ze/absent.c
 FILES_hwloc := $(wildcard topo/discover/hwloc*.c)
 ABSENT_hwloc := topo/discover/hwloc_absent.c
 LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$(part)),$(filter-out $(ABSENT_$(part)),$(FILES_$(part)))))
@@ -37,7 +39,7 @@ include devmem/cuda/kernels.mk
 # What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
 TOOLS_ONLY := algos/proof topo/machines topo/discover topo/report base/tool
 MAINS := $(wildcard algos/proof/weft-plan*.c) topo/tool/weft-topo.c perf/weft-perf.c
-LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c base/net/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/cuda/*.c \
+LIB_SOURCES := $(filter-out $(LEFT_OUT_SOURCES),$(wildcard base/*.c base/net/*.c algos/*.c transport/*.c transport/*/*.c devmem/*.c devmem/*/*.c \
 	topo/*.c topo/graph/*.c topo/files/*.c topo/live/*.c comm/*/*.c comm/*/*/*.c))
 TOOLS_LIB_SOURCES := $(filter-out $(MAINS) $(LEFT_OUT_SOURCES),$(wildcard $(addsuffix /*.c,$(TOOLS_ONLY))))
 LIB_OBJECTS := $(call objects,$(LIB_SOURCES))

@@ -83,6 +83,11 @@ $(BUILD)/tests/fakes/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tes
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 BESIDE_drivers := $(TEST_DRIVERS)
+# A driver that Level Zero's own loader loads, where ZE_ENABLE_ALT_DRIVERS names it.
+TEST_ZE := $(BUILD)/tests/fakes/ze/libweft_ze_fake.so
+$(TEST_ZE): $(call objects,$(wildcard tests/fakes/ze/*.c))
+	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) $^ -lpthread -o $@
+BESIDE_ze := $(if $(call have,ze),$(TEST_ZE))
 # cuda.h, where there is one, to compare with.
 CUDA_INCLUDE := $(firstword $(wildcard /usr/local/cuda*/include))
 EXTRA_test_cuda_abi := $(if $(CUDA_INCLUDE),-isystem $(CUDA_INCLUDE))

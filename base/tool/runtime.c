@@ -3,18 +3,18 @@
 
 #include <stddef.h>
 
-/* Without one of the first two a job stays on one host. */
 const struct weft_runtime_library weft_runtime_libraries[] = {
     {WEFT_RUNTIME_VERBS, "library", "recommends", "transport verbs: InfiniBand and RoCE between hosts",
-     "ranks on several hosts use ofi"},
-    {WEFT_RUNTIME_OFI, "library", "recommends", "transport ofi: TCP and fabrics between hosts",
-     "ranks on several hosts need verbs"},
+     "ranks on several hosts use ofi or tcp"},
+    {WEFT_RUNTIME_OFI, "library", "recommends", "transport ofi: fabrics between hosts",
+     "ranks on several hosts use verbs or tcp"},
     {WEFT_RUNTIME_PMIX, "library", "suggests", "ranks started by srun --mpi=pmix or Open MPI's mpirun",
      "these launchers start no ranks; RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT do"},
     {WEFT_RUNTIME_CUDA, "library", "suggests", "memory of NVIDIA GPUs", "device memory of CUDA is refused"},
+    {WEFT_RUNTIME_ZE, "library", "suggests", "Intel GPUs, which weft lists, and Xe Link between them",
+     "no Intel GPU is listed, and weft-topo shows no Xe Link"},
     {WEFT_RUNTIME_HWLOC, "tools", "suggests", "this machine as hwloc sees it, and hwloc's XML",
      "weft-topo reads sysfs, and no XML of hwloc's"},
     {WEFT_RUNTIME_NVML, "tools", "suggests", "NVLink between GPUs", "weft-topo shows no NVLink"},
-    {WEFT_RUNTIME_SYSMAN, "tools", "suggests", "Xe Link between GPUs", "weft-topo shows no Xe Link"},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -9,19 +9,10 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/struct.h"
 #include "devmem/cuda/cuda.h"
 #include "devmem/cuda/handle.h"
 #include "devmem/cuda/launch.h"
-
-void weft_cuda_fill(void *out, const void *from, size_t known)
-{
-    size_t size;
-    memcpy(&size, out, sizeof size);
-    if (size < known)
-        known = size;
-    if (known > sizeof size)
-        memcpy((char *)out + sizeof size, (const char *)from + sizeof size, known - sizeof size);
-}
 
 /* --- levels */
 
@@ -209,18 +200,12 @@ static int cuda_count(struct weft_device *device)
 
 static void describe_place(struct weft_device *device, int place, struct weft_device_info *info)
 {
-    char path[64], line[64];
+    char line[64];
     if (device->driver.device_get_pci(info->pci, sizeof info->pci, place) != CUDA_SUCCESS)
         info->pci[0] = '\0';
     for (char *c = info->pci; *c; c++)
         *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
-    info->numa = -1;
-    if (info->pci[0]) {
-        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", info->pci);
-        weft_file_read_line(path, line, sizeof line);
-        if (line[0])
-            info->numa = (int32_t)strtol(line, NULL, 10);
-    }
+    info->numa = weft_file_numa(info->pci);
     weft_file_read_line("/sys/module/nvidia/version", line, sizeof line);
     snprintf(info->runtime, sizeof info->runtime, "CUDA %d.%d%s%.24s", device->driver.version / 1000,
              device->driver.version % 1000 / 10, line[0] ? ", driver " : "", line);
@@ -248,7 +233,7 @@ static int cuda_describe(struct weft_device *device, int ordinal, struct weft_de
                  (known->has_waits && device->uses_host_pointers ? WEFT_DEVICE_STREAM_WAITS : 0) |
                  (weft_cuda_has_kernels() ? WEFT_DEVICE_REDUCES : 0) |
                  (weft_cuda_has_collectives(device, ordinal) ? WEFT_DEVICE_COLLECTIVES : 0);
-    weft_cuda_fill(out, &info, sizeof info);
+    weft_struct_give(out, &info, sizeof info);
     return WEFT_OK;
 }
 

@@ -96,8 +96,6 @@ int weft_cuda_find(struct weft_device *device);
 int weft_cuda_ready(struct weft_device *device);
 /* WEFT_INVALID for a device that does not exist. Ready afterwards. */
 int weft_cuda_check(struct weft_device *device, int ordinal);
-/* Copies what the caller's struct, which begins with its size, has room for. */
-void weft_cuda_fill(void *out, const void *from, size_t known);
 
 /* --- context.c */
 

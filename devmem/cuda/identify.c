@@ -23,6 +23,7 @@
  * registered still is that memory.
  */
 #include <string.h>
+#include "base/struct.h"
 #include "devmem/cuda/cuda.h"
 
 /* The values of all attributes fit into 8 bytes; some are 4 bytes long, which on the little-endian machines that CUDA
@@ -197,7 +198,7 @@ int weft_cuda_identify(struct weft_device *device, const void *pointer, struct w
     struct weft_cuda_memory memory;
     int status = weft_cuda_look(device, pointer, &memory);
     if (!status)
-        weft_cuda_fill(span, &memory.span, sizeof memory.span);
+        weft_struct_give(span, &memory.span, sizeof memory.span);
     return status;
 }
 

@@ -25,9 +25,9 @@ links() {
     fi
 }
 if [[ ${WEFT_LONG-} ]]; then
-    for part in VERBS OFI PMIX CUDA HWLOC; do links "without $part" "WITH_$part=no"; done
+    for part in VERBS OFI PMIX CUDA ZE HWLOC; do links "without $part" "WITH_$part=no"; done
 fi
-links "without all" WITH_VERBS=no WITH_OFI=no WITH_PMIX=no WITH_CUDA=no WITH_HWLOC=no
+links "without all" WITH_VERBS=no WITH_OFI=no WITH_PMIX=no WITH_CUDA=no WITH_ZE=no WITH_HWLOC=no
 
 mkdir "$work/bin"
 printf '#!/bin/sh\ncase "$*" in *libfabric*) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v pkg-config)" >"$work/bin/pkg-config"

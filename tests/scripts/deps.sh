@@ -48,6 +48,7 @@ group_build() {
     [[ ${WITH_OFI-} == no ]] || want libfabric-dev pkg-config --exists libfabric
     [[ ${WITH_VERBS-} == no ]] || want libibverbs-dev pkg-config --exists libibverbs
     [[ ${WITH_PMIX-} == no ]] || want libpmix-dev pkg-config --exists pmix
+    [[ ${WITH_ZE-} == no ]] || want libze-dev pkg-config --exists libze_loader
     [[ ${WITH_HWLOC-} == no ]] || want libhwloc-dev pkg-config --exists hwloc
 }
 

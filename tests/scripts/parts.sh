@@ -13,9 +13,9 @@ work=$folder/work
 mkdir -p "$work"
 source tests/support/tally.sh
 
-declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no [cuda]=WITH_CUDA=no [hwloc]=WITH_HWLOC=no)
+declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no [cuda]=WITH_CUDA=no [ze]=WITH_ZE=no [hwloc]=WITH_HWLOC=no)
 left_out[all]=${left_out[*]}
-for part in verbs ofi pmix cuda hwloc all; do
+for part in verbs ofi pmix cuda ze hwloc all; do
     read -ra options <<<"${left_out[$part]}"
     step "built without ${part/all/any part}" build "${options[@]}" all micro "$folder/tests/system/test_repeat"
     step "four ranks of it run" "$folder/weft-perf" allreduce --ranks 4 -b 8 -e 1M -f 16 -n 3 -w 1 --transport shm

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "tests/clock/clock.h"
+#include "tests/support/dying.h"
 #include "tests/support/golden.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
@@ -43,15 +44,6 @@ struct plan {
 /* Ranks that have given up; shared by the processes. */
 static _Atomic int *left;
 
-/* Ends the process from beside, while its main thread is inside operations. */
-static void *kill_soon(void *arg)
-{
-    const struct plan *plan = arg;
-    usleep(700 + 300 * (unsigned)plan->after);
-    kill(getpid(), SIGKILL);
-    return NULL;
-}
-
 static int killed_body(int rank, int ranks, void *arg)
 {
     const struct plan *plan = arg;
@@ -62,9 +54,8 @@ static int killed_body(int rank, int ranks, void *arg)
     (void)ranks;
     int status = WEFT_OK;
     for (int i = 0; status == WEFT_OK && i < 1000000; i++) {
-        pthread_t killer;
-        if (rank == plan->victim && i == plan->after)
-            CHECK(pthread_create(&killer, NULL, kill_soon, arg) == 0);
+        if (rank == plan->victim && i == plan->after) /* while its main thread is inside operations */
+            CHECK(test_die_soon(700 + 300 * (unsigned)plan->after) == 0);
         status = weft_allreduce(job.comm, send, recv, plan->count, WEFT_FLOAT32, WEFT_SUM, NULL);
     }
     char expected[32], host[64] = "";

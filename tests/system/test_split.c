@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/dying.h"
 #include "tests/support/effort.h"
 #include "tests/support/golden.h"
 #include "tests/support/job.h"
@@ -361,13 +362,6 @@ static void test_no_descriptors(void **state)
     assert_int_equal(test_ranks_fork(4, crowded_body, NULL), 0);
 }
 
-static void *kill_soon(void *arg)
-{
-    usleep((unsigned)(uintptr_t)arg);
-    kill(getpid(), SIGKILL);
-    return NULL;
-}
-
 struct death {
     int who;
     unsigned delay_us;
@@ -380,13 +374,12 @@ static int death_body(int rank, int ranks, void *arg)
 {
     const struct death *death = arg;
     struct job job;
-    pthread_t killer;
     CHECK_OK(job_open(&job, "shm", NULL));
     atomic_fetch_add(death->open, 1);
     while (rank == death->who && atomic_load(death->open) < ranks) /* nobody dies while others still open */
         usleep(100);
     if (rank == death->who)
-        CHECK(pthread_create(&killer, NULL, kill_soon, (void *)(uintptr_t)death->delay_us) == 0);
+        CHECK(test_die_soon(death->delay_us) == 0);
     int status = WEFT_OK;
     while (status == WEFT_OK) {
         weft_comm *group = NULL;

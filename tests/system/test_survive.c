@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/dying.h"
 #include "tests/support/heartbeat.h"
 #include "tests/support/job.h"
 #include "tests/support/leak.h"
@@ -41,19 +42,6 @@ static void note_open(atomic_int *open, int waits, int ranks)
     atomic_fetch_add(open, 1);
     while (waits && atomic_load(open) < ranks)
         usleep(100);
-}
-
-static void *kill_soon(void *arg)
-{
-    usleep((unsigned)(uintptr_t)arg);
-    kill(getpid(), SIGKILL);
-    return NULL;
-}
-
-static int die_soon(unsigned delay_us)
-{
-    pthread_t killer;
-    return pthread_create(&killer, NULL, kill_soon, (void *)(uintptr_t)delay_us);
 }
 
 /* Allreduces until one fails; with the right bits until then. */
@@ -113,7 +101,7 @@ static int shrink_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, deaths->transports, deaths->provider));
     note_open(deaths->open, (deaths->in_allreduce & me) != 0, ranks);
     if (deaths->in_allreduce & me)
-        CHECK(die_soon(3000) == 0);
+        CHECK(test_die_soon(3000) == 0);
     int status = compute(job.comm, 1000000);
     CHECK(status == WEFT_PEER_FAILED);
     while (deaths->in_allreduce & me)
@@ -121,7 +109,7 @@ static int shrink_body(int rank, int ranks, void *arg)
     if (deaths->before_shrink & me)
         raise(SIGKILL);
     if (deaths->within_shrink & me)
-        CHECK(die_soon(200 + 1500 * (unsigned)(rank % 3)) == 0);
+        CHECK(test_die_soon(200 + 1500 * (unsigned)(rank % 3)) == 0);
     weft_comm *comm = job.comm;
     for (int t = 0; t < deaths->times; t++) {
         weft_comm *smaller = NULL;
@@ -138,7 +126,7 @@ static int shrink_body(int rank, int ranks, void *arg)
             CHECK(weft_comm_rank(comm) == rank - bits(dead & (me - 1)));
         }
         if (!last && weft_comm_rank(comm) == size - 1)
-            CHECK(die_soon(2000) == 0);
+            CHECK(test_die_soon(2000) == 0);
         status = compute(comm, last ? 20 : 1000000);
         if (last && deaths->within_shrink && status == WEFT_PEER_FAILED && size > ranks - bits(dead))
             t--; /* one of those that died within is a member of the new one: once more */
@@ -393,7 +381,7 @@ static int stopped_within_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     note_open(&stopping->open, rank == ranks - 1, ranks);
     if (rank == ranks - 1)
-        CHECK(die_soon(2000) == 0);
+        CHECK(test_die_soon(2000) == 0);
     CHECK(compute(job.comm, 1000000) == WEFT_PEER_FAILED);
     weft_comm *smaller = NULL;
     if (rank == 1) {
@@ -449,7 +437,7 @@ static int leaving_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     note_open(leaving->open, rank == leaving->killed || leaving->killed < 0, ranks);
     if (rank == leaving->killed)
-        CHECK(die_soon(3000) == 0);
+        CHECK(test_die_soon(3000) == 0);
     if (leaving->killed < 0 && rank == ranks - 1)
         CHECK_OK(weft_comm_abort(job.comm, "that is all"));
     CHECK(compute(job.comm, 1000000) < 0);

@@ -294,6 +294,6 @@ static int ask(void *context)
 int weft_live_sysman(struct weft_graph *graph)
 {
     struct asking asking = {.graph = graph};
-    return weft_live_ask(WEFT_RUNTIME_SYSMAN, functions, sizeof functions / sizeof *functions, &asking.sysman,
+    return weft_live_ask(WEFT_RUNTIME_ZE, functions, sizeof functions / sizeof *functions, &asking.sysman,
                          ask, &asking);
 }

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of Level Zero that weft uses: a table of functions that libze_loader.so.1 has.
+ *
+ * Types and prototypes are those of level_zero/ze_api.h. Debian 12 has that of API 1.4: what is newer is declared here, under names of
+ * weft's own, and may be missing where the program runs. Source: oneAPI Level Zero Specification 1.9, "Core API".
+ *
+ * As with CUDA there are two levels. weft_ze_driver_find() looks for a loader that the program has loaded already; it loads nothing and
+ * initialises nothing. weft_ze_driver_load() loads it.
+ */
+#ifndef WEFT_DEVMEM_ZE_DRIVER_H
+#define WEFT_DEVMEM_ZE_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <level_zero/ze_api.h>
+
+/* --- newer than API 1.4 */
+
+/* zeInitDrivers(), API 1.9: initialises, and says which drivers there are, in one call. */
+enum { WEFT_ZE_STYPE_INIT_DRIVERS = 0x20021, WEFT_ZE_INIT_GPUS = 1 };
+struct weft_ze_init_drivers {
+    ze_structure_type_t stype;
+    const void *pNext;
+    uint32_t flags;
+};
+typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_handle_t *drivers,
+                                                  struct weft_ze_init_drivers *wanted);
+
+/* --- the table */
+
+/* X(symbol, type, whether it is needed) */
+#define WEFT_ZE_FUNCTIONS(X)                                                                                 \
+    X(zeInit, __typeof__(zeInit), 1)                                                                         \
+    X(zeInitDrivers, weft_ze_init_drivers_function, 0)                                                       \
+    X(zeDriverGet, __typeof__(zeDriverGet), 1)                                                               \
+    X(zeDriverGetApiVersion, __typeof__(zeDriverGetApiVersion), 1)                                           \
+    X(zeDriverGetProperties, __typeof__(zeDriverGetProperties), 1)                                           \
+    X(zeDeviceGet, __typeof__(zeDeviceGet), 1)                                                               \
+    X(zeDeviceGetProperties, __typeof__(zeDeviceGetProperties), 1)                                           \
+    X(zeDeviceGetMemoryProperties, __typeof__(zeDeviceGetMemoryProperties), 1)                               \
+    X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)
+
+struct weft_ze_driver {
+#define FIELD(symbol, type, is_needed) type *symbol;
+    WEFT_ZE_FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+/* Fills the table. 1; 0: no loader is loaded; WEFT_NOT_FOUND with a text where one is and lacks what is needed. */
+int weft_ze_driver_find(struct weft_ze_driver *driver, char *text, size_t size);
+/* 1, or WEFT_NOT_FOUND with a text. What has been loaded stays: a driver that was initialised cannot be unloaded. */
+int weft_ze_driver_load(struct weft_ze_driver *driver, char *text, size_t size);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ze; wrap dlopen dlsym; beside ze */
+/* Finding Level Zero's loader and its drivers, and what is said where that fails. The loader is the real one, the driver that of
+ * tests/fakes/ze/; each case is a process of its own, since a loader finds its drivers once. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <level_zero/ze_api.h>
+
+#include "devmem/ze/ze.h"
+#include "tests/fakes/ze/ze_fake.h"
+#include "tests/support/built.h"
+#include "tests/support/child.h"
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: not %s; the last text is '%s'\n", __FILE__, __LINE__, #condition, said); \
+            return 1;                                                                                        \
+        }                                                                                                    \
+    } while (0)
+
+static const struct weft_device_ops *const ops = &weft_ze_ops;
+static char said[512];
+static const char *hidden; /* a symbol that no library has */
+static int is_installed = 1;
+
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags)
+{
+    return name && !is_installed && strcmp(name, "libze_loader.so.1") == 0 ? NULL
+                                                                           : __real_dlopen(name, flags);
+}
+
+void *__real_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name)
+{
+    return hidden && strcmp(name, hidden) == 0 ? NULL : __real_dlsym(handle, name);
+}
+
+static int fail_with(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(said, sizeof said, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static void log_nothing(int level, const char *format, ...)
+{
+    (void)level, (void)format;
+}
+
+/* The fake driver, which the loader will find; with it all layers of the loader that look for mistakes. */
+static struct ze_fake *load(void)
+{
+    static char path[4096];
+    if (test_built("tests/fakes/ze/libweft_ze_fake.so", path, sizeof path) != 0)
+        return NULL;
+    setenv("ZE_ENABLE_ALT_DRIVERS", path, 1);
+    setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
+    setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 1);
+    setenv("ZE_ENABLE_HANDLE_LIFETIME", "1", 1);
+    void *library = __real_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library ? __real_dlsym(library, "ze_fake") : NULL;
+}
+
+static struct weft_device *open_kind(void)
+{
+    struct weft_device_params params = {
+        .size = sizeof params, .fail = fail_with, .log = log_nothing, .options = ""};
+    struct weft_device *device = NULL;
+    return ops->open(&params, &device) == WEFT_OK ? device : NULL;
+}
+
+static int describe(struct weft_device *device, int ordinal, struct weft_device_info *info)
+{
+    *info = (struct weft_device_info){.size = sizeof *info};
+    return ops->describe(device, ordinal, info);
+}
+
+/* --- devices */
+
+/* GPUs alone, in the order of drivers and of their devices. */
+static int list(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->driver_count = 2;
+    fake->device_count = 4;
+    fake->devices[0] = (struct ze_fake_device){.driver = 1, .name = "second driver's"};
+    fake->devices[1] = (struct ze_fake_device){.type = ZE_DEVICE_TYPE_CPU, .name = "a processor"};
+    fake->devices[2] = (struct ze_fake_device){.bus = 0x3b, .memory_bytes = UINT64_C(48) << 30};
+    fake->devices[3] = (struct ze_fake_device){.driver = 0};
+    struct weft_device *device = open_kind();
+    struct weft_device_info info;
+    CHECK(device);
+    CHECK(ops->count(device) == 3);
+    CHECK(describe(device, 0, &info) == WEFT_OK);
+    CHECK(strcmp(info.name, "Fake GPU 2") == 0 && strcmp(info.pci, "0000:3b:00.0") == 0);
+    CHECK(info.memory_bytes == UINT64_C(48) << 30 && info.uuid[0] == 0x5a && info.uuid[15] == 2);
+    CHECK(strstr(info.runtime, "Level Zero 1.3, driver 17001234"));
+    CHECK(describe(device, 1, &info) == WEFT_OK && strcmp(info.name, "Fake GPU 3") == 0);
+    CHECK(describe(device, 2, &info) == WEFT_OK && strcmp(info.name, "second driver's") == 0);
+    CHECK(describe(device, 3, &info) == WEFT_INVALID);
+    CHECK(strstr(said, "there is no Level Zero device 3, there are 3"));
+    CHECK(describe(device, -1, &info) == WEFT_INVALID);
+    CHECK(fake->inits >= 1 && fake->violations == 0);
+    ops->close(device);
+    return 0;
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(list), 0);
+}
+
+/* What a driver does not say stays empty, and is no failure. */
+static int list_little(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    fake->no_pci = fake->no_memories = 1;
+    struct weft_device *device = open_kind();
+    struct weft_device_info info;
+    CHECK(device && describe(device, 0, &info) == WEFT_OK);
+    CHECK(!*info.pci && info.numa == -1 && info.memory_bytes == 0);
+    struct weft_device_info small = {.size = offsetof(struct weft_device_info, pci), .pci = "kept"};
+    CHECK(ops->describe(device, 0, &small) == WEFT_OK);
+    CHECK(strcmp(small.name, "Fake GPU 0") == 0 && strcmp(small.pci, "kept") == 0);
+    CHECK(fake->violations == 0);
+    ops->close(device);
+    return 0;
+}
+
+static void test_list_little(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(list_little), 0);
+}
+
+/* --- what is not there */
+
+/* Nothing is loaded, or started, for pointers. */
+static int cost_nothing(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    struct weft_device *device = open_kind();
+    struct weft_device_span span = {.size = sizeof span};
+    CHECK(device);
+    CHECK(ops->identify(device, &span, &span) == WEFT_NOT_FOUND && !*said);
+    CHECK(ops->in_use(device) == 0);
+    CHECK(!__real_dlopen("libze_loader.so.1", RTLD_NOW | RTLD_NOLOAD));
+    ops->close(device);
+    CHECK(fake->inits == 0);
+    return 0;
+}
+
+static void test_cost_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(cost_nothing), 0);
+}
+
+static int miss(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    struct weft_device *device = open_kind();
+    CHECK(device);
+    is_installed = 0;
+    CHECK(ops->count(device) == WEFT_NOT_FOUND && strstr(said, "libze_loader.so.1 cannot be loaded"));
+    is_installed = 1;
+    hidden = "zeDeviceGetProperties";
+    CHECK(ops->count(device) == WEFT_NOT_FOUND &&
+          strstr(said, "libze_loader.so.1 lacks zeDeviceGetProperties"));
+    hidden = "zeDevicePciGetPropertiesExt"; /* which may be missing */
+    CHECK(ops->count(device) == 1);
+    struct weft_device_info info;
+    CHECK(describe(device, 0, &info) == WEFT_OK && !*info.pci);
+    ops->close(device);
+    return 0;
+}
+
+static void test_miss(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(miss), 0);
+}
+
+static int no_driver(void)
+{
+    setenv("ZE_ENABLE_ALT_DRIVERS", "/there-is-no-such-driver.so", 1);
+    struct weft_device *device = open_kind();
+    CHECK(device);
+    CHECK(ops->count(device) == WEFT_NOT_FOUND);
+    CHECK(strstr(said, "libze_loader.so.1 finds no driver that works"));
+    ops->close(device);
+    return 0;
+}
+
+static int no_gpu(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    fake->devices[0].type = ZE_DEVICE_TYPE_VPU;
+    struct weft_device *device = open_kind();
+    CHECK(device);
+    CHECK(ops->count(device) == WEFT_NOT_FOUND && strstr(said, "libze_loader.so.1 has 1 driver, and no GPU"));
+    ops->close(device);
+    return 0;
+}
+
+static void test_no_driver(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(no_driver), 0);
+    assert_int_equal(test_child(no_gpu), 0);
+}
+
+/* What fails once is tried again. */
+static int fail_once(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    struct weft_device *device = open_kind();
+    CHECK(device);
+    fake->properties_result = ZE_RESULT_ERROR_DEVICE_LOST;
+    CHECK(ops->count(device) == WEFT_SYSTEM);
+    CHECK(strstr(said, "asking for device 0: ZE_RESULT_ERROR_DEVICE_LOST, 0x70000001 (the device hung"));
+    fake->properties_result = 0;
+    fake->device_get_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    CHECK(ops->count(device) == WEFT_NOMEM && strstr(said, "asking for devices: "));
+    fake->device_get_result = 0x70ffffff;
+    CHECK(ops->count(device) == WEFT_SYSTEM && strstr(said, "an unknown result, 0x70ffffff"));
+    fake->device_get_result = 0;
+    CHECK(ops->count(device) == 1 && fake->violations == 0);
+    ops->close(device);
+    return 0;
+}
+
+static void test_fail_once(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(fail_once), 0);
+}
+
+/* Drivers cannot be used in a forked child. */
+static int use_in_child(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    struct weft_device *device = open_kind();
+    CHECK(device && ops->count(device) == 1);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        _exit(ops->count(device) != WEFT_INVALID || !strstr(said, "forked"));
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(ops->count(device) == 1);
+    ops->close(device);
+    return 0;
+}
+
+static void test_use_in_child(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(use_in_child), 0);
+}
+
+/* --- the fake driver finds what the specification forbids */
+
+#define PLANT(call, section)                                                                                 \
+    do {                                                                                                     \
+        fake->violations = 0;                                                                                \
+        CHECK((call) != ZE_RESULT_SUCCESS);                                                                  \
+        CHECK(fake->violations == 1 && strstr(fake->first_violation, section));                              \
+    } while (0)
+
+static int plant(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    unsetenv("ZE_ENABLE_VALIDATION_LAYER"); /* it would find some of them first */
+    fake->device_count = 1;
+    struct weft_ze_driver driver;
+    ze_driver_handle_t from;
+    ze_device_handle_t place;
+    uint32_t count = 1;
+    CHECK(weft_ze_driver_load(&driver, said, sizeof said) == 1);
+    CHECK(driver.zeInit(0) == ZE_RESULT_SUCCESS && driver.zeDriverGet(&count, &from) == ZE_RESULT_SUCCESS);
+    PLANT(driver.zeInit(1u << 30), "zeInit, Parameters");
+    PLANT(driver.zeDriverGet(NULL, NULL), "pCount is NULL");
+    ze_driver_properties_t of_driver = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+    PLANT(driver.zeDriverGetProperties(from, &of_driver), "Structure Types");
+    PLANT(driver.zeDriverGetProperties((ze_driver_handle_t)(void *)&count, &of_driver), "Object Handles");
+    count = 1;
+    CHECK(driver.zeDeviceGet(from, &count, &place) == ZE_RESULT_SUCCESS && count == 1);
+    ze_device_properties_t of_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, .pNext = &of_driver};
+    PLANT(driver.zeDeviceGetProperties(place, &of_device), "Extending Structures");
+    PLANT(driver.zeDeviceGetProperties(place, NULL), "a struct is missing");
+    PLANT(driver.zeDeviceGetProperties((ze_device_handle_t)(void *)&count, &of_device), "Object Handles");
+    ze_device_memory_properties_t memory = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+    PLANT(driver.zeDeviceGetMemoryProperties(place, &count, &memory), "Structure Types");
+    return 0;
+}
+
+static void test_plant(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(plant), 0);
+}
+
+/* The loader's own layer is on where these tests ask for it. */
+static int layer(void)
+{
+    struct ze_fake *fake = load();
+    CHECK(fake);
+    fake->device_count = 1;
+    struct weft_ze_driver driver;
+    uint32_t count = 1;
+    CHECK(weft_ze_driver_load(&driver, said, sizeof said) == 1 && driver.zeInit(0) == ZE_RESULT_SUCCESS);
+    CHECK(driver.zeDeviceGet(NULL, &count, NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    CHECK(fake->violations == 0); /* it did not get there */
+    return 0;
+}
+
+static void test_layer(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(layer), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list),         cmocka_unit_test(test_list_little),
+        cmocka_unit_test(test_cost_nothing), cmocka_unit_test(test_miss),
+        cmocka_unit_test(test_no_driver),    cmocka_unit_test(test_fail_once),
+        cmocka_unit_test(test_use_in_child), cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

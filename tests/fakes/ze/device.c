@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices and what they are. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/fakes/ze/fake.h"
+
+/* A handle is the address of a byte of these. */
+static char handles[ZE_FAKE_DEVICES];
+
+static uint32_t devices_now(void)
+{
+    return ze_fake.device_count < ZE_FAKE_DEVICES ? ze_fake.device_count : ZE_FAKE_DEVICES;
+}
+
+/* -1, a violation, for what is no device. */
+static int index_of(ze_device_handle_t device, const char *call)
+{
+    if (!fake_expect_ready(call))
+        return -1;
+    for (uint32_t i = 0; i < devices_now(); i++) {
+        if ((void *)device == &handles[i])
+            return (int)i;
+    }
+    fake_expect(0, call, "Fundamentals, Object Handles", "this is no device's handle");
+    return -1;
+}
+
+ze_result_t fake_device_get(ze_driver_handle_t driver, uint32_t *count, ze_device_handle_t *devices)
+{
+    int from = fake_driver_index(driver, "zeDeviceGet");
+    uint32_t found = 0, room = count ? *count : 0;
+    if (from < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect(count != NULL, "zeDeviceGet", "zeDeviceGet, Parameters", "pCount is NULL"))
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    if (ze_fake.device_get_result)
+        return (ze_result_t)ze_fake.device_get_result;
+    for (uint32_t i = 0; i < devices_now(); i++) {
+        if (ze_fake.devices[i].driver != (uint32_t)from)
+            continue;
+        if (devices && found < room)
+            devices[found] = (ze_device_handle_t)(void *)&handles[i];
+        found += !room || found < room;
+    }
+    *count = found;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properties_t *properties)
+{
+    int i = index_of(device, "zeDeviceGetProperties");
+    if (i < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "zeDeviceGetProperties"))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (ze_fake.properties_result)
+        return (ze_result_t)ze_fake.properties_result;
+    const struct ze_fake_device *known = &ze_fake.devices[i];
+    properties->type = known->type ? (ze_device_type_t)known->type : ZE_DEVICE_TYPE_GPU;
+    properties->vendorId = known->vendor ? known->vendor : 0x8086;
+    memset(properties->uuid.id, 0x5a, sizeof properties->uuid.id);
+    properties->uuid.id[15] = (uint8_t)i;
+    if (known->name)
+        snprintf(properties->name, sizeof properties->name, "%s", known->name);
+    else
+        snprintf(properties->name, sizeof properties->name, "Fake GPU %d", i);
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_memories(ze_device_handle_t device, uint32_t *count,
+                                 ze_device_memory_properties_t *memories)
+{
+    static const char call[] = "zeDeviceGetMemoryProperties";
+    int i = index_of(device, call);
+    if (i < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect(count != NULL, call, "zeDeviceGetMemoryProperties, Parameters", "pCount is NULL"))
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    if (ze_fake.no_memories)
+        return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    uint64_t bytes = ze_fake.devices[i].memory_bytes ? ze_fake.devices[i].memory_bytes : UINT64_C(16) << 30;
+    uint32_t all = 2, wanted = *count && *count < all ? *count : all; /* half in each of two */
+    for (uint32_t m = 0; memories && m < wanted; m++) {
+        if (!fake_expect_struct(&memories[m], ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES, call))
+            return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+        memories[m].totalSize = bytes / all;
+    }
+    *count = wanted;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_subdevices(ze_device_handle_t device, uint32_t *count, ze_device_handle_t *devices)
+{
+    (void)devices;
+    if (index_of(device, "zeDeviceGetSubDevices") < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    *count = 0;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *properties)
+{
+    static const char call[] = "zeDevicePciGetPropertiesExt";
+    int i = index_of(device, call);
+    if (i < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (ze_fake.no_pci)
+        return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    uint32_t bus = ze_fake.devices[i].bus ? ze_fake.devices[i].bus : 0x10 + (uint32_t)i;
+    properties->address = (ze_pci_address_ext_t){.domain = 0, .bus = bus};
+    properties->maxSpeed = (ze_pci_speed_ext_t){-1, -1, -1};
+    return ZE_RESULT_SUCCESS;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the loader asks a driver for: tables of functions. It asks for those of the tools (zet) and of Sysman (zes) too, and takes no driver that
+ * has none. */
+#include "tests/fakes/ze/fake.h"
+
+#define API __attribute__((visibility("default")))
+
+/* Of the tables that a loader brings it fills what it has room for by itself: it begins with none. */
+static ze_result_t take(ze_api_version_t version, const void *table)
+{
+    if (!table)
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    return ZE_MAJOR_VERSION((unsigned)version) == 1 ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
+}
+
+API ze_result_t zeGetGlobalProcAddrTable(ze_api_version_t version, ze_global_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result == ZE_RESULT_SUCCESS)
+        table->pfnInit = fake_init;
+    return result;
+}
+
+API ze_result_t zeGetDriverProcAddrTable(ze_api_version_t version, ze_driver_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnGet = fake_driver_get;
+    table->pfnGetApiVersion = fake_driver_version;
+    table->pfnGetProperties = fake_driver_properties;
+    table->pfnGetExtensionProperties = fake_driver_extensions;
+    table->pfnGetExtensionFunctionAddress = fake_driver_function;
+    return result;
+}
+
+API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnGet = fake_device_get;
+    table->pfnGetSubDevices = fake_device_subdevices;
+    table->pfnGetProperties = fake_device_properties;
+    table->pfnGetMemoryProperties = fake_device_memories;
+    table->pfnPciGetPropertiesExt = fake_device_pci;
+    return result;
+}
+
+/* Tables without a function in them yet. */
+#define EMPTY(name)                                                                                          \
+    API ze_result_t name(ze_api_version_t version, void *table);                                             \
+    API ze_result_t name(ze_api_version_t version, void *table)                                              \
+    {                                                                                                        \
+        return take(version, table);                                                                         \
+    }
+#define EMPTY_TABLES(X)                                                                                      \
+    X(zetGetContextProcAddrTable)                                                                            \
+    X(zetGetCommandListProcAddrTable)                                                                        \
+    X(zetGetDebugProcAddrTable)                                                                              \
+    X(zetGetDeviceProcAddrTable)                                                                             \
+    X(zetGetKernelProcAddrTable)                                                                             \
+    X(zetGetMetricProcAddrTable)                                                                             \
+    X(zetGetMetricGroupProcAddrTable)                                                                        \
+    X(zetGetMetricGroupExpProcAddrTable)                                                                     \
+    X(zetGetMetricQueryProcAddrTable)                                                                        \
+    X(zetGetMetricQueryPoolProcAddrTable)                                                                    \
+    X(zetGetMetricStreamerProcAddrTable)                                                                     \
+    X(zetGetModuleProcAddrTable)                                                                             \
+    X(zetGetTracerExpProcAddrTable)                                                                          \
+    X(zesGetDeviceProcAddrTable)                                                                             \
+    X(zesGetDiagnosticsProcAddrTable)                                                                        \
+    X(zesGetDriverProcAddrTable)                                                                             \
+    X(zesGetEngineProcAddrTable)                                                                             \
+    X(zesGetFabricPortProcAddrTable)                                                                         \
+    X(zesGetFanProcAddrTable)                                                                                \
+    X(zesGetFirmwareProcAddrTable)                                                                           \
+    X(zesGetFrequencyProcAddrTable)                                                                          \
+    X(zesGetLedProcAddrTable)                                                                                \
+    X(zesGetMemoryProcAddrTable)                                                                             \
+    X(zesGetPerformanceFactorProcAddrTable)                                                                  \
+    X(zesGetPowerProcAddrTable)                                                                              \
+    X(zesGetPsuProcAddrTable)                                                                                \
+    X(zesGetRasProcAddrTable)                                                                                \
+    X(zesGetSchedulerProcAddrTable)                                                                          \
+    X(zesGetStandbyProcAddrTable)                                                                            \
+    X(zesGetTemperatureProcAddrTable)
+EMPTY_TABLES(EMPTY)
+
+/* The same of the core, whose prototypes the header has. */
+#define EMPTY_OF(name, type)                                                                                 \
+    API ze_result_t name(ze_api_version_t version, type *table)                                              \
+    {                                                                                                        \
+        return take(version, table);                                                                         \
+    }
+EMPTY_OF(zeGetDeviceExpProcAddrTable, ze_device_exp_dditable_t)
+EMPTY_OF(zeGetContextProcAddrTable, ze_context_dditable_t)
+EMPTY_OF(zeGetCommandQueueProcAddrTable, ze_command_queue_dditable_t)
+EMPTY_OF(zeGetCommandListProcAddrTable, ze_command_list_dditable_t)
+EMPTY_OF(zeGetImageProcAddrTable, ze_image_dditable_t)
+EMPTY_OF(zeGetImageExpProcAddrTable, ze_image_exp_dditable_t)
+EMPTY_OF(zeGetFenceProcAddrTable, ze_fence_dditable_t)
+EMPTY_OF(zeGetEventPoolProcAddrTable, ze_event_pool_dditable_t)
+EMPTY_OF(zeGetEventProcAddrTable, ze_event_dditable_t)
+EMPTY_OF(zeGetEventExpProcAddrTable, ze_event_exp_dditable_t)
+EMPTY_OF(zeGetModuleProcAddrTable, ze_module_dditable_t)
+EMPTY_OF(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t)
+EMPTY_OF(zeGetKernelProcAddrTable, ze_kernel_dditable_t)
+EMPTY_OF(zeGetKernelExpProcAddrTable, ze_kernel_exp_dditable_t)
+EMPTY_OF(zeGetSamplerProcAddrTable, ze_sampler_dditable_t)
+EMPTY_OF(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t)
+EMPTY_OF(zeGetMemProcAddrTable, ze_mem_dditable_t)
+EMPTY_OF(zeGetVirtualMemProcAddrTable, ze_virtual_mem_dditable_t)
+EMPTY_OF(zeGetFabricVertexExpProcAddrTable, ze_fabric_vertex_exp_dditable_t)
+EMPTY_OF(zeGetFabricEdgeExpProcAddrTable, ze_fabric_edge_exp_dditable_t)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A fake driver of Level Zero, which the real loader loads: libze_loader.so.1 with ZE_ENABLE_ALT_DRIVERS naming libweft_ze_fake.so.
+ *
+ * It does what the specification says, and checks what it is asked: a call that the specification forbids is counted as a violation, with
+ * the section that forbids it, and the first one's words are kept (tests/fakes/ze/check.c).
+ *
+ * What it has is described in ze_fake, which a test finds by dlsym() in the library, and sets before zeInit(). A program that
+ * cannot, as it is another process, is given WEFT_TEST_ZE, a list such as "devices=2,cpu=1,drivers=2,init=78000001".
+ *
+ * Source: oneAPI Level Zero Specification 1.9. The driver's ends of the loader: "Level Zero loader", Driver discovery.
+ */
+#ifndef WEFT_TESTS_FAKES_ZE_ZE_FAKE_H
+#define WEFT_TESTS_FAKES_ZE_ZE_FAKE_H
+
+#include <stdint.h>
+
+#define ZE_FAKE_DEVICES 8
+#define ZE_FAKE_DRIVERS 4
+
+struct ze_fake_device {
+    uint32_t type; /* ze_device_type_t; 0: a GPU */
+    uint32_t driver;
+    uint32_t vendor;
+    uint32_t bus;          /* of its PCI address; 0: its number and 0x10 */
+    uint64_t memory_bytes; /* 0: 16 GiB */
+    const char *name;      /* NULL: "Fake GPU N" */
+};
+
+struct ze_fake {
+    uint32_t driver_count; /* 0: one */
+    uint32_t device_count; /* of all drivers */
+    struct ze_fake_device devices[ZE_FAKE_DEVICES];
+    uint32_t init_result, device_get_result, properties_result; /* ze_result_t */
+    uint32_t no_pci, no_memories;                               /* extensions that it lacks */
+    uint32_t inits;                                             /* how often it was initialised */
+    uint32_t violations;
+    char first_violation[256];
+};
+
+#endif
