@@ -38,7 +38,28 @@ typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_han
     X(zeDeviceGet, __typeof__(zeDeviceGet), 1)                                                               \
     X(zeDeviceGetProperties, __typeof__(zeDeviceGetProperties), 1)                                           \
     X(zeDeviceGetMemoryProperties, __typeof__(zeDeviceGetMemoryProperties), 1)                               \
-    X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)
+    X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)                               \
+    X(zeDeviceGetSubDevices, __typeof__(zeDeviceGetSubDevices), 1)                                           \
+    X(zeDeviceGetCommandQueueGroupProperties, __typeof__(zeDeviceGetCommandQueueGroupProperties), 1)         \
+    X(zeContextCreate, __typeof__(zeContextCreate), 1)                                                       \
+    X(zeContextDestroy, __typeof__(zeContextDestroy), 1)                                                     \
+    X(zeMemAllocDevice, __typeof__(zeMemAllocDevice), 1)                                                     \
+    X(zeMemAllocHost, __typeof__(zeMemAllocHost), 1)                                                         \
+    X(zeMemAllocShared, __typeof__(zeMemAllocShared), 1)                                                     \
+    X(zeMemFree, __typeof__(zeMemFree), 1)                                                                   \
+    X(zeMemGetAllocProperties, __typeof__(zeMemGetAllocProperties), 1)                                       \
+    X(zeMemGetAddressRange, __typeof__(zeMemGetAddressRange), 1)                                             \
+    X(zeCommandListCreateImmediate, __typeof__(zeCommandListCreateImmediate), 1)                             \
+    X(zeCommandListDestroy, __typeof__(zeCommandListDestroy), 1)                                             \
+    X(zeCommandListAppendBarrier, __typeof__(zeCommandListAppendBarrier), 1)                                 \
+    X(zeCommandListAppendMemoryCopy, __typeof__(zeCommandListAppendMemoryCopy), 1)                           \
+    X(zeEventPoolCreate, __typeof__(zeEventPoolCreate), 1)                                                   \
+    X(zeEventPoolDestroy, __typeof__(zeEventPoolDestroy), 1)                                                 \
+    X(zeEventCreate, __typeof__(zeEventCreate), 1)                                                           \
+    X(zeEventDestroy, __typeof__(zeEventDestroy), 1)                                                         \
+    X(zeEventHostReset, __typeof__(zeEventHostReset), 1)                                                     \
+    X(zeEventHostSynchronize, __typeof__(zeEventHostSynchronize), 1)                                         \
+    X(zeEventQueryStatus, __typeof__(zeEventQueryStatus), 1)
 
 struct weft_ze_driver {
 #define FIELD(symbol, type, is_needed) type *symbol;

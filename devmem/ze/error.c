@@ -58,16 +58,32 @@ int weft_ze_status(ze_result_t result)
     return row < sizeof results / sizeof *results ? results[row].status : WEFT_SYSTEM;
 }
 
-int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
+static int word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format, va_list arguments)
 {
     char what[160];
     size_t row = row_of(result);
     int is_known = row < sizeof results / sizeof *results;
+    vsnprintf(what, sizeof what, format, arguments);
+    snprintf(text, WEFT_ZE_TEXT, "%s: %s, %#x (%s)", what, is_known ? results[row].name : "an unknown result",
+             (unsigned)result, is_known ? results[row].words : "newer than this version of weft");
+    return weft_ze_status(result);
+}
+
+int weft_ze_word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
+    int status = word(result, text, format, arguments);
     va_end(arguments);
-    return device->params.fail(weft_ze_status(result), "%s: %s, %#x (%s)", what,
-                               is_known ? results[row].name : "an unknown result", (unsigned)result,
-                               is_known ? results[row].words : "newer than this version of weft");
+    return status;
+}
+
+int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
+{
+    char text[WEFT_ZE_TEXT];
+    va_list arguments;
+    va_start(arguments, format);
+    int status = word(result, text, format, arguments);
+    va_end(arguments);
+    return device->params.fail(status, "%s", text);
 }

@@ -4,7 +4,13 @@
  *
  * Levels, as of the kind "cuda". Opening the kind finds out nothing, so that programs that use no Level Zero pay nothing for it. What
  * needs more loads the loader where the program has not, and initialises the drivers (weft_ze_ready()); where that fails it says why
- * (WEFT_NOT_FOUND), and the next one tries again.
+ * (WEFT_NOT_FOUND), and the next one tries again. Whose memory a pointer is is asked where the program has loaded the loader.
+ *
+ * Contexts. Memory and events belong to a context. Weft has one of its own for each driver. Of the program's memory, which belongs to
+ * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that were never told a
+ * context (libfabric, UCX, MPICH) rely on the same.
+ *
+ * Locks: device->lock guards what changes after initialisation. No call of the driver's that may wait is made with it.
  *
  * Ordinals. Drivers in the loader's order, and of each its GPUs in the driver's: the order in which SYCL counts the devices of a
  * platform, so "ze:1" is PyTorch's "xpu:1" where there is one driver. ZE_AFFINITY_MASK and ZE_FLAT_DEVICE_HIERARCHY decide which devices there are,
@@ -24,20 +30,77 @@
 
 #define WEFT_ZE_ORDINALS_MAX 64
 #define WEFT_ZE_DRIVERS_MAX  16
+#define WEFT_ZE_TILES_MAX    8
+#define WEFT_ZE_TEXT         256
+
+/* An event is signalled once, and reset before it is used again: when it has been signalled, and nobody waits for it any more. */
+struct weft_device_event {
+    struct weft_device *device;
+    ze_event_handle_t handle;
+    int place, ordinal; /* its driver; where it was marked */
+    int users; /* who asks for it, the queue whose last wait it stands behind, events that await it. With the lock */
+    struct weft_device_event *awaits; /* what a queue waits for in front of this one */
+    struct weft_device_event *next;   /* retired, or unused */
+};
+
+struct weft_ze_pool {
+    ze_event_pool_handle_t handle;
+    struct weft_ze_pool *next;
+    uint32_t made;
+    struct weft_device_event events[];
+};
+
+/* A driver, and weft's own context of it. */
+struct weft_ze_place {
+    ze_driver_handle_t driver;
+    ze_context_handle_t context;
+    struct weft_ze_pool *pools;
+    struct weft_device_event *retired, *unused; /* the first ones may not have been signalled yet */
+};
 
 struct weft_ze_ordinal {
-    ze_driver_handle_t driver;
     ze_device_handle_t device;
+    int place;
+    uint32_t group; /* of its command queues: one that computes and copies */
+    uint32_t tile_count;
+    ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
 };
+
+struct weft_ze_allocation {
+    void *memory;
+    int place;
+    struct weft_ze_allocation *next;
+};
+
+/* A command list that was left with work that waits for ever. */
+struct weft_ze_left {
+    ze_command_list_handle_t list;
+    struct weft_device_event *end; /* behind all of its work */
+    struct weft_ze_left *next;
+};
+
+enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
 
 struct weft_device {
     struct weft_device_params params;
     pid_t pid; /* a forked child must not touch the drivers */
     pthread_mutex_t lock;
-    atomic_int is_ready; /* what follows does not change any more */
+    atomic_int level;
+    atomic_ullong library_loads; /* of the dynamic linker, when identify() last looked for the loader */
     struct weft_ze_driver driver;
-    int count;
+    int place_count, count;
+    struct weft_ze_place places[WEFT_ZE_DRIVERS_MAX];
     struct weft_ze_ordinal ordinals[WEFT_ZE_ORDINALS_MAX];
+    struct weft_ze_allocation *allocations;
+    struct weft_ze_left *left;
+};
+
+struct weft_device_queue {
+    struct weft_device *device;
+    int ordinal, place;
+    ze_command_list_handle_t list;
+    int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
+    struct weft_device_event *waited; /* behind its last wait; NULL: none */
 };
 
 extern const struct weft_device_ops weft_ze_ops;
@@ -46,15 +109,52 @@ extern const struct weft_device_ops weft_ze_ops;
 
 /* What a result means for weft: WEFT_OK, or a negative status. */
 int weft_ze_status(ze_result_t result);
-/* weft_ze_status(), with a text that names what was tried and the result as the specification does. */
+/* weft_ze_status(), and a text that names what was tried and the result as the specification does. */
+int weft_ze_word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same, given to the caller. */
 int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* --- ze.c */
+/* --- find.c */
 
 /* Loads and initialises. */
 int weft_ze_ready(struct weft_device *device);
+/* Whether the program uses Level Zero: initialises where it has loaded the loader. Says nothing. */
+int weft_ze_find(struct weft_device *device);
 /* WEFT_INVALID for a device that does not exist. Ready afterwards. */
 int weft_ze_check(struct weft_device *device, int ordinal);
+
+/* --- memory.c */
+
+int weft_ze_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span);
+/* Whether all of it is memory that Level Zero knows. */
+int weft_ze_is_known(struct weft_device *device, const void *pointer, size_t size);
+int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
+                     void **memory);
+int weft_ze_release(struct weft_device *device, void *memory);
+
+/* --- event.c */
+
+/* One that has not been signalled, with one user. NULL with a text. */
+struct weft_device_event *weft_ze_event_get(struct weft_device *device, int ordinal);
+/* One more user, and one less. */
+void weft_ze_event_use(struct weft_device_event *event);
+void weft_ze_event_put(struct weft_device_event *event);
+/* Gives back one that nothing signals. */
+void weft_ze_event_unused(struct weft_device_event *event);
+int weft_ze_test(struct weft_device_event *event);
+/* Of one driver; nothing of them is in flight. */
+void weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place);
+
+/* --- queue.c */
+
+int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+void weft_ze_queue_close(struct weft_device_queue *queue);
+int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
+int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **event);
+int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event);
+/* Ends command lists that were left, where what they waited for has come. */
+void weft_ze_queues_sweep(struct weft_device *device);
 
 #endif

@@ -16,9 +16,8 @@
 #include <level_zero/ze_api.h>
 
 #include "devmem/ze/ze.h"
-#include "tests/fakes/ze/ze_fake.h"
-#include "tests/support/built.h"
 #include "tests/support/child.h"
+#include "tests/support/ze_scene.h"
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
@@ -62,20 +61,6 @@ static void log_nothing(int level, const char *format, ...)
     (void)level, (void)format;
 }
 
-/* The fake driver, which the loader will find; with it all layers of the loader that look for mistakes. */
-static struct ze_fake *load(void)
-{
-    static char path[4096];
-    if (test_built("tests/fakes/ze/libweft_ze_fake.so", path, sizeof path) != 0)
-        return NULL;
-    setenv("ZE_ENABLE_ALT_DRIVERS", path, 1);
-    setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
-    setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 1);
-    setenv("ZE_ENABLE_HANDLE_LIFETIME", "1", 1);
-    void *library = __real_dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library ? __real_dlsym(library, "ze_fake") : NULL;
-}
-
 static struct weft_device *open_kind(void)
 {
     struct weft_device_params params = {
@@ -95,7 +80,7 @@ static int describe(struct weft_device *device, int ordinal, struct weft_device_
 /* GPUs alone, in the order of drivers and of their devices. */
 static int list(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->driver_count = 2;
     fake->device_count = 4;
@@ -130,7 +115,7 @@ static void test_list(void **state)
 /* What a driver does not say stays empty, and is no failure. */
 static int list_little(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     fake->no_pci = fake->no_memories = 1;
@@ -157,7 +142,7 @@ static void test_list_little(void **state)
 /* Nothing is loaded, or started, for pointers. */
 static int cost_nothing(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     struct weft_device *device = open_kind();
@@ -179,7 +164,7 @@ static void test_cost_nothing(void **state)
 
 static int miss(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     struct weft_device *device = open_kind();
@@ -217,7 +202,7 @@ static int no_driver(void)
 
 static int no_gpu(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     fake->devices[0].type = ZE_DEVICE_TYPE_VPU;
@@ -238,7 +223,7 @@ static void test_no_driver(void **state)
 /* What fails once is tried again. */
 static int fail_once(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     struct weft_device *device = open_kind();
@@ -266,7 +251,7 @@ static void test_fail_once(void **state)
 /* Drivers cannot be used in a forked child. */
 static int use_in_child(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     struct weft_device *device = open_kind();
@@ -299,7 +284,7 @@ static void test_use_in_child(void **state)
 
 static int plant(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     unsetenv("ZE_ENABLE_VALIDATION_LAYER"); /* it would find some of them first */
     fake->device_count = 1;
@@ -334,7 +319,7 @@ static void test_plant(void **state)
 /* The loader's own layer is on where these tests ask for it. */
 static int layer(void)
 {
-    struct ze_fake *fake = load();
+    struct ze_fake *fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 1;
     struct weft_ze_driver driver;

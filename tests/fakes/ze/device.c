@@ -14,7 +14,7 @@ static uint32_t devices_now(void)
 }
 
 /* -1, a violation, for what is no device. */
-static int index_of(ze_device_handle_t device, const char *call)
+int fake_device_index(ze_device_handle_t device, const char *call)
 {
     if (!fake_expect_ready(call))
         return -1;
@@ -49,7 +49,7 @@ ze_result_t fake_device_get(ze_driver_handle_t driver, uint32_t *count, ze_devic
 
 ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properties_t *properties)
 {
-    int i = index_of(device, "zeDeviceGetProperties");
+    int i = fake_device_index(device, "zeDeviceGetProperties");
     if (i < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "zeDeviceGetProperties"))
@@ -72,7 +72,7 @@ ze_result_t fake_device_memories(ze_device_handle_t device, uint32_t *count,
                                  ze_device_memory_properties_t *memories)
 {
     static const char call[] = "zeDeviceGetMemoryProperties";
-    int i = index_of(device, call);
+    int i = fake_device_index(device, call);
     if (i < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect(count != NULL, call, "zeDeviceGetMemoryProperties, Parameters", "pCount is NULL"))
@@ -93,7 +93,7 @@ ze_result_t fake_device_memories(ze_device_handle_t device, uint32_t *count,
 ze_result_t fake_device_subdevices(ze_device_handle_t device, uint32_t *count, ze_device_handle_t *devices)
 {
     (void)devices;
-    if (index_of(device, "zeDeviceGetSubDevices") < 0)
+    if (fake_device_index(device, "zeDeviceGetSubDevices") < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     *count = 0;
     return ZE_RESULT_SUCCESS;
@@ -102,7 +102,7 @@ ze_result_t fake_device_subdevices(ze_device_handle_t device, uint32_t *count, z
 ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *properties)
 {
     static const char call[] = "zeDevicePciGetPropertiesExt";
-    int i = index_of(device, call);
+    int i = fake_device_index(device, call);
     if (i < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES, call))
@@ -112,5 +112,30 @@ ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *
     uint32_t bus = ze_fake.devices[i].bus ? ze_fake.devices[i].bus : 0x10 + (uint32_t)i;
     properties->address = (ze_pci_address_ext_t){.domain = 0, .bus = bus};
     properties->maxSpeed = (ze_pci_speed_ext_t){-1, -1, -1};
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_device_handle_t fake_device_handle(int index)
+{
+    return (ze_device_handle_t)(void *)&handles[index];
+}
+
+/* One group that computes and copies, behind one that copies alone. */
+ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
+                               ze_command_queue_group_properties_t *groups)
+{
+    static const char call[] = "zeDeviceGetCommandQueueGroupProperties";
+    if (fake_device_index(device, call) < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    uint32_t all = 2, wanted = *count && *count < all ? *count : all;
+    for (uint32_t g = 0; groups && g < wanted; g++) {
+        if (!fake_expect_struct(&groups[g], ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES, call))
+            return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+        groups[g].flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY |
+                          (g ? ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE : 0);
+        groups[g].maxMemoryFillPatternSize = 16;
+        groups[g].numQueues = 2;
+    }
+    *count = wanted;
     return ZE_RESULT_SUCCESS;
 }

@@ -3,6 +3,7 @@
 #ifndef WEFT_TESTS_FAKES_ZE_FAKE_H
 #define WEFT_TESTS_FAKES_ZE_FAKE_H
 
+#include <pthread.h>
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
 
@@ -41,5 +42,77 @@ ze_result_t fake_device_memories(ze_device_handle_t device, uint32_t *count,
                                  ze_device_memory_properties_t *memories);
 ze_result_t fake_device_subdevices(ze_device_handle_t device, uint32_t *count, ze_device_handle_t *devices);
 ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *properties);
+
+ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
+                               ze_command_queue_group_properties_t *groups);
+/* The device's number; -1, a violation, where it is none. */
+int fake_device_index(ze_device_handle_t device, const char *call);
+ze_device_handle_t fake_device_handle(int index);
+
+/* --- context.c */
+
+struct fake_context {
+    int driver;
+    int objects; /* that belong to it, with fake_lock */
+};
+
+extern pthread_mutex_t fake_lock; /* of what follows */
+
+ze_result_t fake_context_create(ze_driver_handle_t driver, const ze_context_desc_t *desc,
+                                ze_context_handle_t *context);
+ze_result_t fake_context_destroy(ze_context_handle_t context);
+/* NULL, a violation, where it is none. */
+struct fake_context *fake_context_find(ze_context_handle_t context, const char *call);
+void fake_context_count(struct fake_context *context, int objects);
+
+/* --- memory.c */
+
+ze_result_t fake_alloc_device(ze_context_handle_t context, const ze_device_mem_alloc_desc_t *desc,
+                              size_t size, size_t alignment, ze_device_handle_t device, void **memory);
+ze_result_t fake_alloc_host(ze_context_handle_t context, const ze_host_mem_alloc_desc_t *desc, size_t size,
+                            size_t alignment, void **memory);
+ze_result_t fake_alloc_shared(ze_context_handle_t context, const ze_device_mem_alloc_desc_t *device_desc,
+                              const ze_host_mem_alloc_desc_t *host_desc, size_t size, size_t alignment,
+                              ze_device_handle_t device, void **memory);
+ze_result_t fake_free(ze_context_handle_t context, void *memory);
+ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memory,
+                                  ze_memory_allocation_properties_t *properties, ze_device_handle_t *device);
+ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, void **base, size_t *size);
+/* Where the driver itself reaches size bytes of an allocation; NULL: they are none. One more command in flight uses them, or less. */
+void *fake_reach(const void *memory, size_t size);
+void fake_use(const void *memory, int commands);
+
+/* --- event.c */
+
+struct fake_event {
+    struct fake_pool *pool;
+    uint32_t index;
+    int is_signalled, signals, waits; /* how many commands in flight signal it, and wait for it */
+};
+
+extern pthread_cond_t fake_moved; /* an event was signalled, or a list has something to do */
+
+ze_result_t fake_pool_create(ze_context_handle_t context, const ze_event_pool_desc_t *desc,
+                             uint32_t device_count, ze_device_handle_t *devices,
+                             ze_event_pool_handle_t *pool);
+ze_result_t fake_pool_destroy(ze_event_pool_handle_t pool);
+ze_result_t fake_event_create(ze_event_pool_handle_t pool, const ze_event_desc_t *desc,
+                              ze_event_handle_t *event);
+ze_result_t fake_event_destroy(ze_event_handle_t event);
+ze_result_t fake_event_host_signal(ze_event_handle_t event);
+ze_result_t fake_event_host_reset(ze_event_handle_t event);
+ze_result_t fake_event_host_synchronize(ze_event_handle_t event, uint64_t timeout_ns);
+ze_result_t fake_event_query(ze_event_handle_t event);
+
+/* --- list.c */
+
+ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t device,
+                                const ze_command_queue_desc_t *desc, ze_command_list_handle_t *list);
+ze_result_t fake_list_destroy(ze_command_list_handle_t list);
+ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t signal, uint32_t wait_count,
+                                ze_event_handle_t *waits);
+ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, const void *source,
+                             size_t size, ze_event_handle_t signal, uint32_t wait_count,
+                             ze_event_handle_t *waits);
 
 #endif

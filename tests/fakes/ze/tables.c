@@ -44,6 +44,67 @@ API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_ddi
     table->pfnGetProperties = fake_device_properties;
     table->pfnGetMemoryProperties = fake_device_memories;
     table->pfnPciGetPropertiesExt = fake_device_pci;
+    table->pfnGetCommandQueueGroupProperties = fake_device_groups;
+    return result;
+}
+
+API ze_result_t zeGetContextProcAddrTable(ze_api_version_t version, ze_context_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_context_create;
+    table->pfnDestroy = fake_context_destroy;
+    return result;
+}
+
+API ze_result_t zeGetMemProcAddrTable(ze_api_version_t version, ze_mem_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnAllocDevice = fake_alloc_device;
+    table->pfnAllocHost = fake_alloc_host;
+    table->pfnAllocShared = fake_alloc_shared;
+    table->pfnFree = fake_free;
+    table->pfnGetAllocProperties = fake_alloc_properties;
+    table->pfnGetAddressRange = fake_address_range;
+    return result;
+}
+
+API ze_result_t zeGetEventPoolProcAddrTable(ze_api_version_t version, ze_event_pool_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_pool_create;
+    table->pfnDestroy = fake_pool_destroy;
+    return result;
+}
+
+API ze_result_t zeGetEventProcAddrTable(ze_api_version_t version, ze_event_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_event_create;
+    table->pfnDestroy = fake_event_destroy;
+    table->pfnHostSignal = fake_event_host_signal;
+    table->pfnHostReset = fake_event_host_reset;
+    table->pfnHostSynchronize = fake_event_host_synchronize;
+    table->pfnQueryStatus = fake_event_query;
+    return result;
+}
+
+API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_command_list_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreateImmediate = fake_list_immediate;
+    table->pfnDestroy = fake_list_destroy;
+    table->pfnAppendBarrier = fake_append_barrier;
+    table->pfnAppendMemoryCopy = fake_append_copy;
     return result;
 }
 
@@ -94,14 +155,10 @@ EMPTY_TABLES(EMPTY)
         return take(version, table);                                                                         \
     }
 EMPTY_OF(zeGetDeviceExpProcAddrTable, ze_device_exp_dditable_t)
-EMPTY_OF(zeGetContextProcAddrTable, ze_context_dditable_t)
 EMPTY_OF(zeGetCommandQueueProcAddrTable, ze_command_queue_dditable_t)
-EMPTY_OF(zeGetCommandListProcAddrTable, ze_command_list_dditable_t)
 EMPTY_OF(zeGetImageProcAddrTable, ze_image_dditable_t)
 EMPTY_OF(zeGetImageExpProcAddrTable, ze_image_exp_dditable_t)
 EMPTY_OF(zeGetFenceProcAddrTable, ze_fence_dditable_t)
-EMPTY_OF(zeGetEventPoolProcAddrTable, ze_event_pool_dditable_t)
-EMPTY_OF(zeGetEventProcAddrTable, ze_event_dditable_t)
 EMPTY_OF(zeGetEventExpProcAddrTable, ze_event_exp_dditable_t)
 EMPTY_OF(zeGetModuleProcAddrTable, ze_module_dditable_t)
 EMPTY_OF(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t)
@@ -109,7 +166,6 @@ EMPTY_OF(zeGetKernelProcAddrTable, ze_kernel_dditable_t)
 EMPTY_OF(zeGetKernelExpProcAddrTable, ze_kernel_exp_dditable_t)
 EMPTY_OF(zeGetSamplerProcAddrTable, ze_sampler_dditable_t)
 EMPTY_OF(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t)
-EMPTY_OF(zeGetMemProcAddrTable, ze_mem_dditable_t)
 EMPTY_OF(zeGetVirtualMemProcAddrTable, ze_virtual_mem_dditable_t)
 EMPTY_OF(zeGetFabricVertexExpProcAddrTable, ze_fabric_vertex_exp_dditable_t)
 EMPTY_OF(zeGetFabricEdgeExpProcAddrTable, ze_fabric_edge_exp_dditable_t)

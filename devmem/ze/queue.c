@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues and copies.
+ *
+ * A queue is an immediate command list: what is appended runs at once, without a queue of command lists and its submissions. Commands of
+ * a list may run beside each other, so a barrier stands between two that are in order. Those that mark a place or wait for an event are barriers
+ * themselves.
+ *
+ * Closing. What a queue waits for may never come, so behind every wait stands an event: when it has been signalled, what is left is weft's own work,
+ * which ends. Where it is not in time, the list is left: it cannot be destroyed while it runs, and is when its end has been signalled.
+ *
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Command Queues and Command Lists, Low-Latency Immediate Command Lists;
+ * Barriers.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "devmem/ze/ze.h"
+
+#define CLOSE_POLL_US 50
+
+int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
+{
+    int status = weft_ze_check(device, ordinal);
+    if (status != WEFT_OK)
+        return status;
+    weft_ze_queues_sweep(device);
+    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                          .ordinal = known->group,
+                                          .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+                                          .priority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
+    struct weft_device_queue *queue = calloc(1, sizeof *queue);
+    if (!queue)
+        return device->params.fail(WEFT_NOMEM, "no memory for a queue");
+    *queue = (struct weft_device_queue){.device = device, .ordinal = ordinal, .place = known->place};
+    ze_result_t result = device->driver.zeCommandListCreateImmediate(device->places[known->place].context,
+                                                                     known->device, &desc, &queue->list);
+    if (result != ZE_RESULT_SUCCESS) {
+        free(queue);
+        return weft_ze_fail(device, result, "making a command list on device %d", ordinal);
+    }
+    *opened = queue;
+    return WEFT_OK;
+}
+
+/* --- closing */
+
+/* For as long as closing may take. */
+static int is_signalled_soon(struct weft_device_event *event)
+{
+    const struct weft_ze_driver *driver = &event->device->driver;
+    int64_t deadline_ns = weft_clock_ns() + WEFT_DEVICE_CLOSE_MS * INT64_C(1000000);
+    ze_result_t result;
+    while ((result = driver->zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
+           weft_clock_ns() < deadline_ns)
+        usleep(CLOSE_POLL_US);
+    return result != ZE_RESULT_NOT_READY; /* of a device that is lost nothing comes any more */
+}
+
+/* The list and an event at its end go on by themselves. */
+static void leave(struct weft_device_queue *queue, struct weft_device_event *end)
+{
+    struct weft_device *device = queue->device;
+    struct weft_ze_left *left = end ? malloc(sizeof *left) : NULL;
+    if (!left)
+        return; /* neither can be given back */
+    *left = (struct weft_ze_left){.list = queue->list, .end = end};
+    pthread_mutex_lock(&device->lock);
+    left->next = device->left;
+    device->left = left;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void weft_ze_queue_close(struct weft_device_queue *queue)
+{
+    struct weft_device *device = queue->device;
+    const struct weft_ze_driver *driver = &device->driver;
+    struct weft_device_event *end = NULL;
+    int is_over = weft_ze_mark(queue, &end) != WEFT_OK; /* nothing works here any more */
+    if (!is_over && (!queue->waited || is_signalled_soon(queue->waited)))
+        is_over = driver->zeEventHostSynchronize(end->handle, UINT64_MAX) != ZE_RESULT_NOT_READY;
+    if (queue->waited)
+        weft_ze_event_put(queue->waited);
+    if (is_over) {
+        driver->zeCommandListDestroy(queue->list);
+        if (end)
+            weft_ze_event_put(end);
+    } else {
+        leave(queue, end);
+    }
+    free(queue);
+}
+
+void weft_ze_queues_sweep(struct weft_device *device)
+{
+    struct weft_ze_left *over = NULL, *left;
+    pthread_mutex_lock(&device->lock);
+    for (struct weft_ze_left **at = &device->left; (left = *at);) {
+        if (device->driver.zeEventQueryStatus(left->end->handle) == ZE_RESULT_NOT_READY) {
+            at = &left->next;
+            continue;
+        }
+        *at = left->next;
+        left->next = over;
+        over = left;
+    }
+    pthread_mutex_unlock(&device->lock);
+    while ((left = over)) {
+        over = left->next;
+        device->driver.zeCommandListDestroy(left->list);
+        weft_ze_event_put(left->end);
+        free(left);
+    }
+}
+
+/* --- work */
+
+int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
+{
+    struct weft_device *device = queue->device;
+    const struct weft_ze_driver *driver = &device->driver;
+    ze_result_t result = ZE_RESULT_SUCCESS;
+    if (!size)
+        return WEFT_OK;
+    if (!weft_ze_is_known(device, source, size) || !weft_ze_is_known(device, destination, size))
+        return device->params.fail(WEFT_INVALID,
+                                   "copying %zu bytes from %p to %p: not all of it is memory that Level Zero "
+                                   "knows; ordinary host memory cannot be used",
+                                   size, source, destination);
+    if (queue->is_open_ended)
+        result = driver->zeCommandListAppendBarrier(queue->list, NULL, 0, NULL);
+    if (result == ZE_RESULT_SUCCESS)
+        result = driver->zeCommandListAppendMemoryCopy(queue->list, destination, source, size, NULL, 0, NULL);
+    queue->is_open_ended = 1;
+    return result == ZE_RESULT_SUCCESS
+               ? WEFT_OK
+               : weft_ze_fail(device, result, "copying %zu bytes from %p to %p on device %d", size, source,
+                              destination, queue->ordinal);
+}
+
+int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
+{
+    struct weft_device_event *event = weft_ze_event_get(queue->device, queue->ordinal);
+    if (!event)
+        return WEFT_NOMEM; /* the text has been given */
+    ze_result_t result =
+        queue->device->driver.zeCommandListAppendBarrier(queue->list, event->handle, 0, NULL);
+    if (result != ZE_RESULT_SUCCESS) {
+        weft_ze_event_unused(event);
+        return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
+    }
+    queue->is_open_ended = 0;
+    *marked = event;
+    return WEFT_OK;
+}
+
+int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event)
+{
+    struct weft_device *device = queue->device;
+    if (event->place != queue->place)
+        return device->params.fail(
+            WEFT_UNSUPPORTED, "device %d cannot wait for an event of device %d, which is another driver's",
+            queue->ordinal, event->ordinal);
+    struct weft_device_event *behind = weft_ze_event_get(device, queue->ordinal);
+    if (!behind)
+        return WEFT_NOMEM;
+    ze_result_t result =
+        device->driver.zeCommandListAppendBarrier(queue->list, behind->handle, 1, &event->handle);
+    if (result != ZE_RESULT_SUCCESS) {
+        weft_ze_event_unused(behind);
+        return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,
+                            queue->ordinal);
+    }
+    weft_ze_event_use(event);
+    behind->awaits = event;
+    if (queue->waited)
+        weft_ze_event_put(queue->waited);
+    queue->waited = behind;
+    queue->is_open_ended = 0;
+    return WEFT_OK;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ze; beside ze */
+/* The contract for kinds of devices on the kind "ze": Level Zero's own loader, with its validation layer, and the fake driver of
+ * tests/fakes/ze/. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/support/device_suite.h"
+#include "tests/support/ze_scene.h"
+
+static struct ze_fake *fake;
+
+static const char *load(void)
+{
+    fake = ze_scene_load();
+    if (!fake)
+        return "the fake driver cannot be loaded";
+    fake->device_count = 3;
+    return NULL;
+}
+
+/* Nothing that a test has made is left, and no call was one that the specification forbids. */
+static void check_empty(const struct weft_device_kind *kind)
+{
+    (void)kind;
+    assert_int_equal(fake->allocations, 0);
+    assert_int_equal(fake->lists, 0);
+    if (fake->violations)
+        fail_msg("%u calls that are forbidden, the first: %s", fake->violations, fake->first_violation);
+}
+
+static const struct device_row rows[] = {
+    {.label = "ze",
+     .kind = "ze",
+     .owns = 1,
+     .faults = 1,
+     .managed = 1,
+     .reuses = 1,
+     .keeps = 1,
+     .no_reductions = 1,
+     .no_pins = 1,
+     .absent = load,
+     .check_empty = check_empty},
+};
+
+int main(void)
+{
+    setenv("WEFT_LOG", "error", 0);
+    int failed = device_suite_run(rows, sizeof rows / sizeof *rows);
+    if (fake && (fake->contexts || fake->pools || fake->events)) {
+        fprintf(stderr, "left: %d contexts, %d pools, %d events\n", fake->contexts, fake->pools,
+                fake->events);
+        failed++;
+    }
+    return failed;
+}
