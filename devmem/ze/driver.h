@@ -59,6 +59,7 @@ typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_han
     X(zeEventDestroy, __typeof__(zeEventDestroy), 1)                                                         \
     X(zeEventHostReset, __typeof__(zeEventHostReset), 1)                                                     \
     X(zeEventHostSynchronize, __typeof__(zeEventHostSynchronize), 1)                                         \
+    X(zeEventHostSignal, __typeof__(zeEventHostSignal), 1)                                                   \
     X(zeEventQueryStatus, __typeof__(zeEventQueryStatus), 1)
 
 struct weft_ze_driver {

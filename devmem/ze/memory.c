@@ -65,7 +65,7 @@ static int look(struct weft_device *device, const void *pointer, struct weft_dev
         if (ask(device, place, pointer, span))
             return 1;
     }
-    return 0;
+    return weft_ze_find_pin(device, pointer, span);
 }
 
 int weft_ze_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span)

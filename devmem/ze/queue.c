@@ -126,7 +126,7 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
     if (!weft_ze_is_known(device, source, size) || !weft_ze_is_known(device, destination, size))
         return device->params.fail(WEFT_INVALID,
                                    "copying %zu bytes from %p to %p: not all of it is memory that Level Zero "
-                                   "knows; ordinary host memory cannot be used",
+                                   "knows; ordinary host memory has to be pinned first",
                                    size, source, destination);
     if (queue->is_open_ended)
         result = driver->zeCommandListAppendBarrier(queue->list, NULL, 0, NULL);

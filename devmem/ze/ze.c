@@ -142,5 +142,7 @@ const struct weft_device_ops weft_ze_ops = {
     .event_free = weft_ze_event_put,
     .allocate = weft_ze_allocate,
     .release = weft_ze_release,
+    .pin = weft_ze_pin,
+    .unpin = weft_ze_unpin,
     .in_use = ze_in_use,
 };

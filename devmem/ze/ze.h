@@ -7,7 +7,7 @@
  * (WEFT_NOT_FOUND), and the next one tries again. Whose memory a pointer is is asked where the program has loaded the loader.
  *
  * Contexts. Memory and events belong to a context. Weft has one of its own for each driver. Of the program's memory, which belongs to
- * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that were never told a
+ * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that are never given a
  * context (libfabric, UCX, MPICH) rely on the same.
  *
  * Locks: device->lock guards what changes after initialisation. No call of the driver's that may wait is made with it.
@@ -72,6 +72,13 @@ struct weft_ze_allocation {
     struct weft_ze_allocation *next;
 };
 
+/* Pages that somebody has pinned. */
+struct weft_ze_pin {
+    uintptr_t begin, end;
+    uint64_t serial;
+    struct weft_ze_pin *next;
+};
+
 /* A command list that was left with work that waits for ever. */
 struct weft_ze_left {
     ze_command_list_handle_t list;
@@ -92,6 +99,8 @@ struct weft_device {
     struct weft_ze_place places[WEFT_ZE_DRIVERS_MAX];
     struct weft_ze_ordinal ordinals[WEFT_ZE_ORDINALS_MAX];
     struct weft_ze_allocation *allocations;
+    struct weft_ze_pin *pins;
+    uint64_t last_pin;
     struct weft_ze_left *left;
 };
 
@@ -133,6 +142,13 @@ int weft_ze_is_known(struct weft_device *device, const void *pointer, size_t siz
 int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
                      void **memory);
 int weft_ze_release(struct weft_device *device, void *memory);
+
+/* --- pin.c */
+
+int weft_ze_pin(struct weft_device *device, void *memory, size_t size);
+int weft_ze_unpin(struct weft_device *device, void *memory, size_t size);
+/* Fills the span, of one pin, where the pointer is in pinned pages. */
+int weft_ze_find_pin(struct weft_device *device, const void *pointer, struct weft_device_span *span);
 
 /* --- event.c */
 

@@ -43,7 +43,6 @@ static const struct device_row rows[] = {
      .reuses = 1,
      .keeps = 1,
      .no_reductions = 1,
-     .no_pins = 1,
      .absent = load,
      .check_empty = check_empty},
 };

@@ -19,16 +19,7 @@
 #include "tests/support/child.h"
 #include "tests/support/ze_scene.h"
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: not %s; the last text is '%s'\n", __FILE__, __LINE__, #condition, said); \
-            return 1;                                                                                        \
-        }                                                                                                    \
-    } while (0)
-
 static const struct weft_device_ops *const ops = &weft_ze_ops;
-static char said[512];
 static const char *hidden; /* a symbol that no library has */
 static int is_installed = 1;
 
@@ -47,28 +38,6 @@ void *__wrap_dlsym(void *handle, const char *name)
     return hidden && strcmp(name, hidden) == 0 ? NULL : __real_dlsym(handle, name);
 }
 
-static int fail_with(int status, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(said, sizeof said, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-static void log_nothing(int level, const char *format, ...)
-{
-    (void)level, (void)format;
-}
-
-static struct weft_device *open_kind(void)
-{
-    struct weft_device_params params = {
-        .size = sizeof params, .fail = fail_with, .log = log_nothing, .options = ""};
-    struct weft_device *device = NULL;
-    return ops->open(&params, &device) == WEFT_OK ? device : NULL;
-}
-
 static int describe(struct weft_device *device, int ordinal, struct weft_device_info *info)
 {
     *info = (struct weft_device_info){.size = sizeof *info};
@@ -81,27 +50,27 @@ static int describe(struct weft_device *device, int ordinal, struct weft_device_
 static int list(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->driver_count = 2;
     fake->device_count = 4;
     fake->devices[0] = (struct ze_fake_device){.driver = 1, .name = "second driver's"};
     fake->devices[1] = (struct ze_fake_device){.type = ZE_DEVICE_TYPE_CPU, .name = "a processor"};
     fake->devices[2] = (struct ze_fake_device){.bus = 0x3b, .memory_bytes = UINT64_C(48) << 30};
     fake->devices[3] = (struct ze_fake_device){.driver = 0};
-    struct weft_device *device = open_kind();
+    struct weft_device *device = ze_scene_open();
     struct weft_device_info info;
-    CHECK(device);
-    CHECK(ops->count(device) == 3);
-    CHECK(describe(device, 0, &info) == WEFT_OK);
-    CHECK(strcmp(info.name, "Fake GPU 2") == 0 && strcmp(info.pci, "0000:3b:00.0") == 0);
-    CHECK(info.memory_bytes == UINT64_C(48) << 30 && info.uuid[0] == 0x5a && info.uuid[15] == 2);
-    CHECK(strstr(info.runtime, "Level Zero 1.3, driver 17001234"));
-    CHECK(describe(device, 1, &info) == WEFT_OK && strcmp(info.name, "Fake GPU 3") == 0);
-    CHECK(describe(device, 2, &info) == WEFT_OK && strcmp(info.name, "second driver's") == 0);
-    CHECK(describe(device, 3, &info) == WEFT_INVALID);
-    CHECK(strstr(said, "there is no Level Zero device 3, there are 3"));
-    CHECK(describe(device, -1, &info) == WEFT_INVALID);
-    CHECK(fake->inits >= 1 && fake->violations == 0);
+    ZE_CHECK(device);
+    ZE_CHECK(ops->count(device) == 3);
+    ZE_CHECK(describe(device, 0, &info) == WEFT_OK);
+    ZE_CHECK(strcmp(info.name, "Fake GPU 2") == 0 && strcmp(info.pci, "0000:3b:00.0") == 0);
+    ZE_CHECK(info.memory_bytes == UINT64_C(48) << 30 && info.uuid[0] == 0x5a && info.uuid[15] == 2);
+    ZE_CHECK(strstr(info.runtime, "Level Zero 1.3, driver 17001234"));
+    ZE_CHECK(describe(device, 1, &info) == WEFT_OK && strcmp(info.name, "Fake GPU 3") == 0);
+    ZE_CHECK(describe(device, 2, &info) == WEFT_OK && strcmp(info.name, "second driver's") == 0);
+    ZE_CHECK(describe(device, 3, &info) == WEFT_INVALID);
+    ZE_CHECK(strstr(ze_said, "there is no Level Zero device 3, there are 3"));
+    ZE_CHECK(describe(device, -1, &info) == WEFT_INVALID);
+    ZE_CHECK(fake->inits >= 1 && fake->violations == 0);
     ops->close(device);
     return 0;
 }
@@ -116,17 +85,17 @@ static void test_list(void **state)
 static int list_little(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
     fake->no_pci = fake->no_memories = 1;
-    struct weft_device *device = open_kind();
+    struct weft_device *device = ze_scene_open();
     struct weft_device_info info;
-    CHECK(device && describe(device, 0, &info) == WEFT_OK);
-    CHECK(!*info.pci && info.numa == -1 && info.memory_bytes == 0);
+    ZE_CHECK(device && describe(device, 0, &info) == WEFT_OK);
+    ZE_CHECK(!*info.pci && info.numa == -1 && info.memory_bytes == 0);
     struct weft_device_info small = {.size = offsetof(struct weft_device_info, pci), .pci = "kept"};
-    CHECK(ops->describe(device, 0, &small) == WEFT_OK);
-    CHECK(strcmp(small.name, "Fake GPU 0") == 0 && strcmp(small.pci, "kept") == 0);
-    CHECK(fake->violations == 0);
+    ZE_CHECK(ops->describe(device, 0, &small) == WEFT_OK);
+    ZE_CHECK(strcmp(small.name, "Fake GPU 0") == 0 && strcmp(small.pci, "kept") == 0);
+    ZE_CHECK(fake->violations == 0);
     ops->close(device);
     return 0;
 }
@@ -143,16 +112,16 @@ static void test_list_little(void **state)
 static int cost_nothing(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
-    struct weft_device *device = open_kind();
+    struct weft_device *device = ze_scene_open();
     struct weft_device_span span = {.size = sizeof span};
-    CHECK(device);
-    CHECK(ops->identify(device, &span, &span) == WEFT_NOT_FOUND && !*said);
-    CHECK(ops->in_use(device) == 0);
-    CHECK(!__real_dlopen("libze_loader.so.1", RTLD_NOW | RTLD_NOLOAD));
+    ZE_CHECK(device);
+    ZE_CHECK(ops->identify(device, &span, &span) == WEFT_NOT_FOUND && !*ze_said);
+    ZE_CHECK(ops->in_use(device) == 0);
+    ZE_CHECK(!__real_dlopen("libze_loader.so.1", RTLD_NOW | RTLD_NOLOAD));
     ops->close(device);
-    CHECK(fake->inits == 0);
+    ZE_CHECK(fake->inits == 0);
     return 0;
 }
 
@@ -165,20 +134,20 @@ static void test_cost_nothing(void **state)
 static int miss(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
-    struct weft_device *device = open_kind();
-    CHECK(device);
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device);
     is_installed = 0;
-    CHECK(ops->count(device) == WEFT_NOT_FOUND && strstr(said, "libze_loader.so.1 cannot be loaded"));
+    ZE_CHECK(ops->count(device) == WEFT_NOT_FOUND && strstr(ze_said, "libze_loader.so.1 cannot be loaded"));
     is_installed = 1;
     hidden = "zeDeviceGetProperties";
-    CHECK(ops->count(device) == WEFT_NOT_FOUND &&
-          strstr(said, "libze_loader.so.1 lacks zeDeviceGetProperties"));
+    ZE_CHECK(ops->count(device) == WEFT_NOT_FOUND &&
+             strstr(ze_said, "libze_loader.so.1 lacks zeDeviceGetProperties"));
     hidden = "zeDevicePciGetPropertiesExt"; /* which may be missing */
-    CHECK(ops->count(device) == 1);
+    ZE_CHECK(ops->count(device) == 1);
     struct weft_device_info info;
-    CHECK(describe(device, 0, &info) == WEFT_OK && !*info.pci);
+    ZE_CHECK(describe(device, 0, &info) == WEFT_OK && !*info.pci);
     ops->close(device);
     return 0;
 }
@@ -192,10 +161,10 @@ static void test_miss(void **state)
 static int no_driver(void)
 {
     setenv("ZE_ENABLE_ALT_DRIVERS", "/there-is-no-such-driver.so", 1);
-    struct weft_device *device = open_kind();
-    CHECK(device);
-    CHECK(ops->count(device) == WEFT_NOT_FOUND);
-    CHECK(strstr(said, "libze_loader.so.1 finds no driver that works"));
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device);
+    ZE_CHECK(ops->count(device) == WEFT_NOT_FOUND);
+    ZE_CHECK(strstr(ze_said, "libze_loader.so.1 finds no driver that works"));
     ops->close(device);
     return 0;
 }
@@ -203,12 +172,13 @@ static int no_driver(void)
 static int no_gpu(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
     fake->devices[0].type = ZE_DEVICE_TYPE_VPU;
-    struct weft_device *device = open_kind();
-    CHECK(device);
-    CHECK(ops->count(device) == WEFT_NOT_FOUND && strstr(said, "libze_loader.so.1 has 1 driver, and no GPU"));
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device);
+    ZE_CHECK(ops->count(device) == WEFT_NOT_FOUND &&
+             strstr(ze_said, "libze_loader.so.1 has 1 driver, and no GPU"));
     ops->close(device);
     return 0;
 }
@@ -224,20 +194,21 @@ static void test_no_driver(void **state)
 static int fail_once(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
-    struct weft_device *device = open_kind();
-    CHECK(device);
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device);
     fake->properties_result = ZE_RESULT_ERROR_DEVICE_LOST;
-    CHECK(ops->count(device) == WEFT_SYSTEM);
-    CHECK(strstr(said, "asking for device 0: ZE_RESULT_ERROR_DEVICE_LOST, 0x70000001 (the device hung"));
+    ZE_CHECK(ops->count(device) == WEFT_SYSTEM);
+    ZE_CHECK(
+        strstr(ze_said, "asking for device 0: ZE_RESULT_ERROR_DEVICE_LOST, 0x70000001 (the device hung"));
     fake->properties_result = 0;
     fake->device_get_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    CHECK(ops->count(device) == WEFT_NOMEM && strstr(said, "asking for devices: "));
+    ZE_CHECK(ops->count(device) == WEFT_NOMEM && strstr(ze_said, "asking for devices: "));
     fake->device_get_result = 0x70ffffff;
-    CHECK(ops->count(device) == WEFT_SYSTEM && strstr(said, "an unknown result, 0x70ffffff"));
+    ZE_CHECK(ops->count(device) == WEFT_SYSTEM && strstr(ze_said, "an unknown result, 0x70ffffff"));
     fake->device_get_result = 0;
-    CHECK(ops->count(device) == 1 && fake->violations == 0);
+    ZE_CHECK(ops->count(device) == 1 && fake->violations == 0);
     ops->close(device);
     return 0;
 }
@@ -252,17 +223,17 @@ static void test_fail_once(void **state)
 static int use_in_child(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
-    struct weft_device *device = open_kind();
-    CHECK(device && ops->count(device) == 1);
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device && ops->count(device) == 1);
     pid_t pid = fork();
-    CHECK(pid >= 0);
+    ZE_CHECK(pid >= 0);
     if (pid == 0)
-        _exit(ops->count(device) != WEFT_INVALID || !strstr(said, "forked"));
+        _exit(ops->count(device) != WEFT_INVALID || !strstr(ze_said, "forked"));
     int status;
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK(ops->count(device) == 1);
+    ZE_CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    ZE_CHECK(ops->count(device) == 1);
     ops->close(device);
     return 0;
 }
@@ -278,29 +249,29 @@ static void test_use_in_child(void **state)
 #define PLANT(call, section)                                                                                 \
     do {                                                                                                     \
         fake->violations = 0;                                                                                \
-        CHECK((call) != ZE_RESULT_SUCCESS);                                                                  \
-        CHECK(fake->violations == 1 && strstr(fake->first_violation, section));                              \
+        ZE_CHECK((call) != ZE_RESULT_SUCCESS);                                                               \
+        ZE_CHECK(fake->violations == 1 && strstr(fake->first_violation, section));                           \
     } while (0)
 
 static int plant(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     unsetenv("ZE_ENABLE_VALIDATION_LAYER"); /* it would find some of them first */
     fake->device_count = 1;
     struct weft_ze_driver driver;
     ze_driver_handle_t from;
     ze_device_handle_t place;
     uint32_t count = 1;
-    CHECK(weft_ze_driver_load(&driver, said, sizeof said) == 1);
-    CHECK(driver.zeInit(0) == ZE_RESULT_SUCCESS && driver.zeDriverGet(&count, &from) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(weft_ze_driver_load(&driver, ze_said, sizeof ze_said) == 1);
+    ZE_CHECK(driver.zeInit(0) == ZE_RESULT_SUCCESS && driver.zeDriverGet(&count, &from) == ZE_RESULT_SUCCESS);
     PLANT(driver.zeInit(1u << 30), "zeInit, Parameters");
     PLANT(driver.zeDriverGet(NULL, NULL), "pCount is NULL");
     ze_driver_properties_t of_driver = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
     PLANT(driver.zeDriverGetProperties(from, &of_driver), "Structure Types");
     PLANT(driver.zeDriverGetProperties((ze_driver_handle_t)(void *)&count, &of_driver), "Object Handles");
     count = 1;
-    CHECK(driver.zeDeviceGet(from, &count, &place) == ZE_RESULT_SUCCESS && count == 1);
+    ZE_CHECK(driver.zeDeviceGet(from, &count, &place) == ZE_RESULT_SUCCESS && count == 1);
     ze_device_properties_t of_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, .pNext = &of_driver};
     PLANT(driver.zeDeviceGetProperties(place, &of_device), "Extending Structures");
     PLANT(driver.zeDeviceGetProperties(place, NULL), "a struct is missing");
@@ -320,13 +291,14 @@ static void test_plant(void **state)
 static int layer(void)
 {
     struct ze_fake *fake = ze_scene_load();
-    CHECK(fake);
+    ZE_CHECK(fake);
     fake->device_count = 1;
     struct weft_ze_driver driver;
     uint32_t count = 1;
-    CHECK(weft_ze_driver_load(&driver, said, sizeof said) == 1 && driver.zeInit(0) == ZE_RESULT_SUCCESS);
-    CHECK(driver.zeDeviceGet(NULL, &count, NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
-    CHECK(fake->violations == 0); /* it did not get there */
+    ZE_CHECK(weft_ze_driver_load(&driver, ze_said, sizeof ze_said) == 1 &&
+             driver.zeInit(0) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(driver.zeDeviceGet(NULL, &count, NULL) == ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    ZE_CHECK(fake->violations == 0); /* it did not get there */
     return 0;
 }
 

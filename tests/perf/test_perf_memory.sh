@@ -95,6 +95,19 @@ if [[ -f $plugin ]]; then
 else
     skip "the simulated device is not built"
 fi
+ze=$BUILD/tests/fakes/ze/libweft_ze_fake.so
+if [[ -f $ze ]]; then
+    ze=$(realpath "$ze")
+    export ZE_ENABLE_ALT_DRIVERS=$ze WEFT_TEST_ZE=devices=2
+    run --devices
+    grep -q '^ze 1: Fake GPU 1, 16.0 GiB$' "$work/out" && ok "Level Zero's devices are listed" || bad "--devices without Level Zero's"
+    for command in allreduce reduce_scatter alltoall sendrecv; do
+        is_left_out || right ze,ze:1 $command 3 --ranks 2 "${sizes[@]}"
+    done
+    unset ZE_ENABLE_ALT_DRIVERS WEFT_TEST_ZE
+else
+    skip "Level Zero is not built"
+fi
 expect 2 "--memory 'host,'" allreduce --ranks 2 --memory host,
 expect 2 "--memory 'malloc:1'" allreduce --ranks 2 --memory malloc:1
 expect 2 "--memory 'host,weft'" reduce_local --memory host,weft

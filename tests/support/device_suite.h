@@ -36,7 +36,6 @@ struct device_row {
     int scales_sums; /* takes a scalar with sum and avg only, which is where the public calls have one */
     int keeps; /* the driver keeps descriptors, threads and mappings once it was used: leaks cannot be seen */
     int no_reductions;      /* leaves their tests out, and those of programs */
-    int no_pins;            /* refuses to pin */
     int collectives;        /* runs them, */
     int collectives_beside; /* and promises that any number of them get on */
     int fails;              /* all its work fails: runs the tests of that only */

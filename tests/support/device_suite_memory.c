@@ -234,8 +234,7 @@ size_t device_memory_tests(const struct device_row *row, struct CMUnitTest *test
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(devices_are_described);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(spans_are_reported);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(kinds_of_memory_are_distinct);
-    if (!row->no_pins)
-        tests[used++] = (struct CMUnitTest)cmocka_unit_test(pinned_pages_are_counted);
+    tests[used++] = (struct CMUnitTest)cmocka_unit_test(pinned_pages_are_counted);
     if (row->owns)
         tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_reused_address_has_another_identity);
     if (row->owns)

@@ -2,10 +2,14 @@
 #include "tests/support/ze_scene.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "devmem/registry.h"
 #include "tests/support/built.h"
+
+char ze_said[512];
 
 struct ze_fake *ze_scene_load(void)
 {
@@ -21,4 +25,26 @@ struct ze_fake *ze_scene_load(void)
     if (!fake)
         fprintf(stderr, "%s\n", dlerror());
     return fake;
+}
+
+static int fail_with(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ze_said, sizeof ze_said, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static void log_nothing(int level, const char *format, ...)
+{
+    (void)level, (void)format;
+}
+
+struct weft_device *ze_scene_open(void)
+{
+    struct weft_device_params params = {
+        .size = sizeof params, .fail = fail_with, .log = log_nothing, .options = ""};
+    struct weft_device *device = NULL;
+    return weft_device_find("ze")->open(&params, &device) == WEFT_OK ? device : NULL;
 }

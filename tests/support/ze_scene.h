@@ -3,10 +3,28 @@
 #ifndef WEFT_TESTS_ZE_SCENE_H
 #define WEFT_TESTS_ZE_SCENE_H
 
+#include <stdio.h>
+#include <weft/device.h>
+
 #include "tests/fakes/ze/ze_fake.h"
+
+/* In a function that runs in a process of its own (tests/support/child.h): 1 when it does not hold. */
+#define ZE_CHECK(condition)                                                                                  \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: not %s; the last text is '%s'\n", __FILE__, __LINE__, #condition,        \
+                    ze_said);                                                                                \
+            return 1;                                                                                        \
+        }                                                                                                    \
+    } while (0)
+
+/* The last text that the kind has failed with. */
+extern char ze_said[512];
 
 /* Has the loader find the fake driver, and look for mistakes by its own layers as well: before the loader is loaded. What the driver
  * has, to be set before it is initialised; NULL with a text on stderr. */
 struct ze_fake *ze_scene_load(void);
+/* The kind "ze", opened; NULL: not. */
+struct weft_device *ze_scene_open(void);
 
 #endif

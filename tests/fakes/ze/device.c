@@ -5,8 +5,10 @@
 
 #include "tests/fakes/ze/fake.h"
 
-/* A handle is the address of a byte of these. */
-static char handles[ZE_FAKE_DEVICES];
+#define TILES 8
+
+/* A handle is the address of a byte of these: a device's is the first of its row, its tiles' follow. */
+static char handles[ZE_FAKE_DEVICES][1 + TILES];
 
 static uint32_t devices_now(void)
 {
@@ -19,8 +21,9 @@ int fake_device_index(ze_device_handle_t device, const char *call)
     if (!fake_expect_ready(call))
         return -1;
     for (uint32_t i = 0; i < devices_now(); i++) {
-        if ((void *)device == &handles[i])
-            return (int)i;
+        for (uint32_t t = 0; t <= ze_fake.devices[i].tiles && t <= TILES; t++)
+            if ((void *)device == &handles[i][t])
+                return (int)i;
     }
     fake_expect(0, call, "Fundamentals, Object Handles", "this is no device's handle");
     return -1;
@@ -40,7 +43,7 @@ ze_result_t fake_device_get(ze_driver_handle_t driver, uint32_t *count, ze_devic
         if (ze_fake.devices[i].driver != (uint32_t)from)
             continue;
         if (devices && found < room)
-            devices[found] = (ze_device_handle_t)(void *)&handles[i];
+            devices[found] = (ze_device_handle_t)(void *)&handles[i][0];
         found += !room || found < room;
     }
     *count = found;
@@ -92,10 +95,14 @@ ze_result_t fake_device_memories(ze_device_handle_t device, uint32_t *count,
 
 ze_result_t fake_device_subdevices(ze_device_handle_t device, uint32_t *count, ze_device_handle_t *devices)
 {
-    (void)devices;
-    if (fake_device_index(device, "zeDeviceGetSubDevices") < 0)
+    int i = fake_device_index(device, "zeDeviceGetSubDevices");
+    if (i < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    *count = 0;
+    uint32_t all = (void *)device == &handles[i][0] ? ze_fake.devices[i].tiles : 0;
+    if (*count == 0 || *count > all)
+        *count = all;
+    for (uint32_t t = 0; devices && t < *count; t++)
+        devices[t] = (ze_device_handle_t)(void *)&handles[i][1 + t];
     return ZE_RESULT_SUCCESS;
 }
 
@@ -113,11 +120,6 @@ ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *
     properties->address = (ze_pci_address_ext_t){.domain = 0, .bus = bus};
     properties->maxSpeed = (ze_pci_speed_ext_t){-1, -1, -1};
     return ZE_RESULT_SUCCESS;
-}
-
-ze_device_handle_t fake_device_handle(int index)
-{
-    return (ze_device_handle_t)(void *)&handles[index];
 }
 
 /* One group that computes and copies, behind one that copies alone. */

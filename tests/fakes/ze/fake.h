@@ -45,9 +45,8 @@ ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *
 
 ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
                                ze_command_queue_group_properties_t *groups);
-/* The device's number; -1, a violation, where it is none. */
+/* The number of the device, or of the one whose tile it is; -1, a violation, where it is none. */
 int fake_device_index(ze_device_handle_t device, const char *call);
-ze_device_handle_t fake_device_handle(int index);
 
 /* --- context.c */
 
@@ -78,7 +77,8 @@ ze_result_t fake_free(ze_context_handle_t context, void *memory);
 ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memory,
                                   ze_memory_allocation_properties_t *properties, ze_device_handle_t *device);
 ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, void **base, size_t *size);
-/* Where the driver itself reaches size bytes of an allocation; NULL: they are none. One more command in flight uses them, or less. */
+/* Where the driver itself reaches size bytes of an allocation, or of the host's own memory; NULL: of its own, but of no allocation. One more
+ * command in flight uses them, or less. */
 void *fake_reach(const void *memory, size_t size);
 void fake_use(const void *memory, int commands);
 

@@ -15,7 +15,7 @@ struct allocation {
     char *base;
     size_t size;
     ze_memory_type_t type;
-    int device; /* -1: none */
+    ze_device_handle_t device; /* NULL: none */
     uint64_t id;
     struct fake_context *context;
     int commands; /* in flight that use it */
@@ -75,7 +75,7 @@ static int place(const struct arena *arena, size_t size, size_t alignment, char 
 }
 
 static ze_result_t allocate(ze_context_handle_t context, ze_memory_type_t type, size_t size, size_t alignment,
-                            int device, const char *call, void **memory)
+                            ze_device_handle_t device, const char *call, void **memory)
 {
     struct fake_context *of = fake_context_find(context, call);
     ze_result_t result = ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -112,12 +112,11 @@ ze_result_t fake_alloc_device(ze_context_handle_t context, const ze_device_mem_a
                               size_t size, size_t alignment, ze_device_handle_t device, void **memory)
 {
     static const char call[] = "zeMemAllocDevice";
-    int on = fake_device_index(device, call);
-    if (on < 0)
+    if (fake_device_index(device, call) < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect_struct(desc, ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return allocate(context, ZE_MEMORY_TYPE_DEVICE, size, alignment, on, call, memory);
+    return allocate(context, ZE_MEMORY_TYPE_DEVICE, size, alignment, device, call, memory);
 }
 
 ze_result_t fake_alloc_host(ze_context_handle_t context, const ze_host_mem_alloc_desc_t *desc, size_t size,
@@ -126,7 +125,7 @@ ze_result_t fake_alloc_host(ze_context_handle_t context, const ze_host_mem_alloc
     static const char call[] = "zeMemAllocHost";
     if (!fake_expect_struct(desc, ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return allocate(context, ZE_MEMORY_TYPE_HOST, size, alignment, -1, call, memory);
+    return allocate(context, ZE_MEMORY_TYPE_HOST, size, alignment, NULL, call, memory);
 }
 
 ze_result_t fake_alloc_shared(ze_context_handle_t context, const ze_device_mem_alloc_desc_t *device_desc,
@@ -134,11 +133,12 @@ ze_result_t fake_alloc_shared(ze_context_handle_t context, const ze_device_mem_a
                               ze_device_handle_t device, void **memory)
 {
     static const char call[] = "zeMemAllocShared";
-    int on = device ? fake_device_index(device, call) : -1;
+    if (device && fake_device_index(device, call) < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect_struct(device_desc, ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, call) ||
         !fake_expect_struct(host_desc, ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return allocate(context, ZE_MEMORY_TYPE_SHARED, size, alignment, on, call, memory);
+    return allocate(context, ZE_MEMORY_TYPE_SHARED, size, alignment, device, call, memory);
 }
 
 ze_result_t fake_free(ze_context_handle_t context, void *memory)
@@ -186,7 +186,7 @@ ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memor
         properties->id = one->id;
         properties->pageSize = 4096;
         if (device)
-            *device = one->device >= 0 ? fake_device_handle(one->device) : NULL;
+            *device = one->device;
     }
     pthread_mutex_unlock(&fake_lock);
     return ZE_RESULT_SUCCESS;
@@ -210,7 +210,14 @@ ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, 
 void *fake_reach(const void *memory, size_t size)
 {
     const struct allocation *one = find(memory);
-    if (!one || (size_t)((const char *)memory - one->base) + size > one->size)
+    for (int a = 0; a < 2 && !one; a++) {
+        if (arenas[a].seen && (const char *)memory >= arenas[a].seen &&
+            (const char *)memory < arenas[a].seen + ARENA)
+            return NULL;
+    }
+    if (!one)
+        return (void *)(uintptr_t)memory;
+    if ((size_t)((const char *)memory - one->base) + size > one->size)
         return NULL;
     const struct arena *arena = &arenas[arena_of(one->type)];
     return arena->reached + ((const char *)memory - arena->seen);

@@ -21,6 +21,7 @@ struct ze_fake_device {
     uint32_t type; /* ze_device_type_t; 0: a GPU */
     uint32_t driver;
     uint32_t vendor;
+    uint32_t tiles;        /* sub-devices, at most 8 */
     uint32_t bus;          /* of its PCI address; 0: its number and 0x10 */
     uint64_t memory_bytes; /* 0: 16 GiB */
     const char *name;      /* NULL: "Fake GPU N" */

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ze; beside ze */
+/* Memory, queues and events of the kind "ze" where the conformance suite does not look: the program's own memory, tiles, failures of the
+ * driver, a device that is lost; and what the fake driver finds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <level_zero/ze_api.h>
+
+#include "devmem/registry.h"
+#include "devmem/ze/ze.h"
+#include "tests/support/child.h"
+#include "tests/support/ze_scene.h"
+
+static struct weft_device_ops ops; /* complete */
+
+static struct ze_fake *begin(struct weft_device **device)
+{
+    struct ze_fake *fake = ze_scene_load();
+    if (!fake || weft_device_complete(&weft_ze_ops, &ops) != WEFT_OK)
+        return NULL;
+    fake->device_count = 2;
+    *device = ze_scene_open();
+    return *device ? fake : NULL;
+}
+
+static int identify(struct weft_device *device, const void *pointer, struct weft_device_span *span)
+{
+    *span = (struct weft_device_span){.size = sizeof *span};
+    return ops.identify(device, pointer, span);
+}
+
+/* --- the program's memory */
+
+/* In a context of the program's own, of both tiles of a device, which are one device to weft. */
+static int find_the_users_memory(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    ZE_CHECK(fake);
+    fake->devices[1].tiles = 2;
+    struct weft_ze_driver driver;
+    ze_driver_handle_t from;
+    ze_device_handle_t places[2], tiles[2];
+    ze_context_handle_t context;
+    uint32_t count = 1, device_count = 2, tile_count = 2;
+    void *of_tile, *of_host;
+    struct weft_device_span span;
+    const ze_context_desc_t plain = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
+    const ze_device_mem_alloc_desc_t on_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    const ze_host_mem_alloc_desc_t on_host = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    ZE_CHECK(ops.in_use(device) == 0);
+    ZE_CHECK(weft_ze_driver_load(&driver, ze_said, sizeof ze_said) == 1 && driver.zeInit(0) == 0);
+    ZE_CHECK(driver.zeDriverGet(&count, &from) == 0 && driver.zeDeviceGet(from, &device_count, places) == 0);
+    ZE_CHECK(driver.zeDeviceGetSubDevices(places[1], &tile_count, tiles) == 0 && tile_count == 2);
+    ZE_CHECK(driver.zeContextCreate(from, &plain, &context) == 0);
+    ZE_CHECK(driver.zeMemAllocDevice(context, &on_device, 5000, 0, tiles[1], &of_tile) == 0);
+    ZE_CHECK(driver.zeMemAllocHost(context, &on_host, 5000, 0, &of_host) == 0);
+    ZE_CHECK(ops.in_use(device) == 1 && !*ze_said);
+    ZE_CHECK(identify(device, (char *)of_tile + 4999, &span) == WEFT_OK);
+    ZE_CHECK(span.kind == WEFT_MEMORY_DEVICE && span.ordinal == 1 && span.length == 5000);
+    ZE_CHECK(span.base == (uint64_t)(uintptr_t)of_tile && span.flags == 0);
+    ZE_CHECK(identify(device, of_host, &span) == WEFT_OK);
+    ZE_CHECK(span.kind == WEFT_MEMORY_PINNED && span.ordinal == -1 && span.flags == WEFT_SPAN_HOST_ACCESS);
+    ZE_CHECK(ops.release(device, of_tile) == WEFT_INVALID && strstr(ze_said, "was not allocated by weft"));
+    driver.zeMemFree(context, of_tile);
+    driver.zeMemFree(context, of_host);
+    ZE_CHECK(identify(device, of_tile, &span) == WEFT_NOT_FOUND);
+    driver.zeContextDestroy(context);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && fake->contexts == 0);
+    return 0;
+}
+
+static void test_users_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(find_the_users_memory), 0);
+}
+
+/* --- failures */
+
+static int fail_by_the_driver(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    struct weft_device_event *event;
+    void *memory;
+    ZE_CHECK(fake);
+    fake->alloc_result = ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    ZE_CHECK(ops.allocate(device, 1, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_NOMEM);
+    ZE_CHECK(
+        strstr(ze_said, "allocating 100 bytes of device memory on device 1: ZE_RESULT_ERROR_OUT_OF_DEVICE"));
+    fake->alloc_result = 0;
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 0, &memory) == WEFT_INVALID);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_HOST, 10, &memory) == WEFT_UNSUPPORTED);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    fake->list_result = ZE_RESULT_ERROR_DEVICE_LOST;
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_SYSTEM && strstr(ze_said, "making a command list"));
+    fake->list_result = 0;
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
+    fake->pool_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.mark(queue, &event) == WEFT_NOMEM && strstr(ze_said, "making events on device 0"));
+    fake->pool_result = 0;
+    fake->event_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.mark(queue, &event) == WEFT_NOMEM);
+    fake->event_result = 0;
+    fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
+    ZE_CHECK(ops.mark(queue, &event) == WEFT_SYSTEM && strstr(ze_said, "marking a place"));
+    ZE_CHECK(ops.copy(queue, memory, (char *)memory + 50, 50) == WEFT_SYSTEM);
+    ZE_CHECK(strstr(ze_said, "copying 50 bytes"));
+    fake->append_result = 0;
+    ZE_CHECK(ops.mark(queue, &event) == WEFT_OK);
+    fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
+    ZE_CHECK(ops.await(queue, event) == WEFT_SYSTEM && strstr(ze_said, "waiting for an event"));
+    fake->append_result = 0;
+    ops.event_free(event);
+    ops.queue_close(queue);
+    ZE_CHECK(ops.release(device, memory) == WEFT_OK);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    return 0;
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(fail_by_the_driver), 0);
+}
+
+/* Nothing of it ends any more, and everything says so; what is in flight there stays where it is. */
+static int lose_the_device(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue, *waiting;
+    struct weft_device_event *before, *event, *behind;
+    void *memory;
+    ZE_CHECK(fake);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK && ops.queue_open(device, 0, &waiting) == WEFT_OK);
+    ZE_CHECK(ops.mark(queue, &before) == WEFT_OK);
+    while (ops.test(before) == 0)
+        usleep(20);
+    fake->is_lost = 1;
+    ZE_CHECK(ops.copy(queue, memory, (char *)memory + 50, 50) == WEFT_OK &&
+             ops.mark(queue, &event) == WEFT_OK);
+    ZE_CHECK(ops.await(waiting, event) == WEFT_OK && ops.mark(waiting, &behind) == WEFT_OK);
+    ZE_CHECK(ops.test(before) == 1);
+    ZE_CHECK(ops.test(event) == WEFT_SYSTEM && strstr(ze_said, "work on device 0 has failed"));
+    ZE_CHECK(ops.test(behind) == WEFT_SYSTEM && strstr(ze_said, "ZE_RESULT_ERROR_DEVICE_LOST"));
+    ops.event_free(before);
+    ops.event_free(event);
+    ops.event_free(behind);
+    return 0; /* as a process ends whose device is lost */
+}
+
+static void test_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(lose_the_device), 0);
+}
+
+/* Many events at once: used again when nobody waits for them any more, whoever gave them back first. */
+static int use_events_again(void)
+{
+    enum { ROUNDS = 300 };
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queues[2];
+    ZE_CHECK(fake);
+    ZE_CHECK(ops.queue_open(device, 0, &queues[0]) == WEFT_OK &&
+             ops.queue_open(device, 1, &queues[1]) == WEFT_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct weft_device_event *event, *end;
+        ZE_CHECK(ops.mark(queues[i % 2], &event) == WEFT_OK);
+        ZE_CHECK(ops.await(queues[1 - i % 2], event) == WEFT_OK);
+        ops.event_free(event); /* the other queue waits for it still, or not */
+        ZE_CHECK(i % 10 || ops.mark(queues[1 - i % 2], &end) == WEFT_OK);
+        while (i % 10 == 0 && ops.test(end) == 0)
+            usleep(20);
+        if (i % 10 == 0)
+            ops.event_free(end);
+    }
+    ZE_CHECK(fake->events <= 128 && fake->violations == 0);
+    ops.queue_close(queues[0]);
+    ops.queue_close(queues[1]);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    return 0;
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(use_events_again), 0);
+}
+
+/* --- the fake driver finds what the specification forbids */
+
+#define PLANT(call, what)                                                                                    \
+    do {                                                                                                     \
+        fake->violations = 0;                                                                                \
+        ZE_CHECK((call) != ZE_RESULT_SUCCESS);                                                               \
+        ZE_CHECK(fake->violations == 1 && strstr(fake->first_violation, what));                              \
+    } while (0)
+
+static int plant(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    struct weft_device_event *never, *event;
+    void *memory, *freed;
+    ZE_CHECK(fake);
+    unsetenv("ZE_ENABLE_VALIDATION_LAYER");
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &freed) == WEFT_OK);
+    ZE_CHECK(ops.release(device, freed) == WEFT_OK);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
+    const struct weft_ze_driver *driver = &device->driver;
+    ze_context_handle_t context = device->places[0].context;
+    ze_command_list_handle_t list = queue->list;
+    PLANT(driver->zeCommandListAppendMemoryCopy(list, memory, freed, 100, NULL, 0, NULL),
+          "memory that is not");
+    PLANT(driver->zeCommandListAppendMemoryCopy(list, memory, memory, 101, NULL, 0, NULL),
+          "memory that is not");
+    never = weft_ze_event_get(device, 0); /* nothing signals it: what waits for it is in flight */
+    event = weft_ze_event_get(device, 0);
+    ZE_CHECK(never && event);
+    ZE_CHECK(driver->zeCommandListAppendBarrier(list, NULL, 1, &never->handle) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(driver->zeCommandListAppendMemoryCopy(list, memory, (char *)memory + 50, 50, event->handle, 0,
+                                                   NULL) == ZE_RESULT_SUCCESS);
+    PLANT(driver->zeCommandListDestroy(list), "the device still runs the list");
+    PLANT(driver->zeMemFree(context, memory), "a command in flight uses the memory");
+    PLANT(driver->zeEventHostReset(never->handle), "a command in flight uses the event");
+    PLANT(driver->zeEventDestroy(event->handle), "a command in flight uses the event");
+    PLANT(driver->zeCommandListAppendBarrier(list, event->handle, 0, NULL), "has not been reset");
+    PLANT(driver->zeCommandListAppendBarrier(list, NULL, 1, NULL), "numWaitEvents without phWaitEvents");
+    PLANT(driver->zeEventPoolDestroy(device->places[0].pools->handle), "the pool still has events");
+    PLANT(driver->zeContextDestroy(context), "the context still has objects");
+    PLANT(driver->zeMemFree(context, (char *)memory + 1), "no allocation of this context");
+    fake->violations = 0;
+    return 0;
+}
+
+static void test_plant(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(plant), 0);
+}
+
+/* A queue is closed in time though what it waits for does not come; when it comes, all of it is given back. */
+static int close_what_waits(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue, *other;
+    ZE_CHECK(fake);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
+    struct weft_device_event *late = weft_ze_event_get(device, 0), *behind;
+    ZE_CHECK(late && ops.await(queue, late) == WEFT_OK && ops.mark(queue, &behind) == WEFT_OK);
+    ops.queue_close(queue);
+    ZE_CHECK(fake->lists == 1 && ops.test(behind) == 0);
+    ZE_CHECK(fake->violations == 0);
+    ops.event_free(behind);
+    ZE_CHECK(ops.queue_open(device, 0, &other) == WEFT_OK && fake->lists == 2);
+    ZE_CHECK(device->driver.zeEventHostSignal(late->handle) == ZE_RESULT_SUCCESS);
+    while (device->left) {
+        weft_ze_queues_sweep(device);
+        usleep(20);
+    }
+    ZE_CHECK(fake->lists == 1);
+    weft_ze_event_put(late);
+    ops.queue_close(other);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    return 0;
+}
+
+static void test_close(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(close_what_waits), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_users_memory),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
