@@ -369,7 +369,8 @@ static int name_port(const struct weft_bootstrap_options *options, unsigned port
     if (!options->port_is)
         return status;
     snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, weft_error_detail());
-    return weft_fail(status, "%s (%u is %s: set another %s on all ranks)", reason, port, options->port_is,
+    return weft_fail(status, "%s (%u is %s: set another %s on all ranks, unless two processes have RANK 0)",
+                     reason, port, options->port_is,
                      strcmp(options->port_is, "WEFT_PORT") == 0 ? "WEFT_PORT" : "MASTER_PORT, or WEFT_PORT,");
 }
 
