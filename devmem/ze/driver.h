@@ -50,6 +50,12 @@ typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_han
     X(zeMemGetAllocProperties, __typeof__(zeMemGetAllocProperties), 1)                                       \
     X(zeMemGetAddressRange, __typeof__(zeMemGetAddressRange), 1)                                             \
     X(zeCommandListCreateImmediate, __typeof__(zeCommandListCreateImmediate), 1)                             \
+    X(zeCommandListCreate, __typeof__(zeCommandListCreate), 1)                                               \
+    X(zeCommandListReset, __typeof__(zeCommandListReset), 1)                                                 \
+    X(zeCommandListClose, __typeof__(zeCommandListClose), 1)                                                 \
+    X(zeCommandQueueCreate, __typeof__(zeCommandQueueCreate), 1)                                             \
+    X(zeCommandQueueDestroy, __typeof__(zeCommandQueueDestroy), 1)                                           \
+    X(zeCommandQueueExecuteCommandLists, __typeof__(zeCommandQueueExecuteCommandLists), 1)                   \
     X(zeCommandListDestroy, __typeof__(zeCommandListDestroy), 1)                                             \
     X(zeCommandListAppendBarrier, __typeof__(zeCommandListAppendBarrier), 1)                                 \
     X(zeCommandListAppendMemoryCopy, __typeof__(zeCommandListAppendMemoryCopy), 1)                           \

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues and copies.
  *
- * A queue is an immediate command list: what is appended runs at once, without a queue of command lists and its submissions. Commands of
- * a list may run beside each other, so a barrier stands between two that are in order. Those that mark a place or wait for an event are barriers
- * themselves.
+ * Commands may run beside each other, so a barrier stands between two that are in order. Those that mark a place or wait for an event are
+ * barriers themselves.
  *
  * Closing. What a queue waits for may never come, so behind every wait stands an event: when it has been signalled, what is left is weft's own work,
  * which ends. Where it is not in time, the list is left: it cannot be destroyed while it runs, and is when its end has been signalled.
  *
- * Source: oneAPI Level Zero Specification, "Core Programming Guide", Command Queues and Command Lists, Low-Latency Immediate Command Lists;
- * Barriers.
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Barriers.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,17 +23,13 @@ int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_devi
     if (status != WEFT_OK)
         return status;
     weft_ze_queues_sweep(device);
-    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
-    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
-                                          .ordinal = known->group,
-                                          .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
-                                          .priority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
     struct weft_device_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return device->params.fail(WEFT_NOMEM, "no memory for a queue");
-    *queue = (struct weft_device_queue){.device = device, .ordinal = ordinal, .place = known->place};
-    ze_result_t result = device->driver.zeCommandListCreateImmediate(device->places[known->place].context,
-                                                                     known->device, &desc, &queue->list);
+    queue->device = device;
+    queue->ordinal = ordinal;
+    queue->place = device->ordinals[ordinal].place;
+    ze_result_t result = weft_ze_channel_open(device, ordinal, &queue->channel);
     if (result != ZE_RESULT_SUCCESS) {
         free(queue);
         return weft_ze_fail(device, result, "making a command list on device %d", ordinal);
@@ -58,14 +52,14 @@ static int is_signalled_soon(struct weft_device_event *event)
     return result != ZE_RESULT_NOT_READY; /* of a device that is lost nothing comes any more */
 }
 
-/* The list and an event at its end go on by themselves. */
+/* The channel and an event at its end go on by themselves. */
 static void leave(struct weft_device_queue *queue, struct weft_device_event *end)
 {
     struct weft_device *device = queue->device;
     struct weft_ze_left *left = end ? malloc(sizeof *left) : NULL;
     if (!left)
         return; /* neither can be given back */
-    *left = (struct weft_ze_left){.list = queue->list, .end = end};
+    *left = (struct weft_ze_left){.channel = queue->channel, .end = end};
     pthread_mutex_lock(&device->lock);
     left->next = device->left;
     device->left = left;
@@ -83,7 +77,7 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     if (is_over) {
-        driver->zeCommandListDestroy(queue->list);
+        weft_ze_channel_close(device, &queue->channel);
         if (end)
             weft_ze_event_put(end);
     } else {
@@ -108,7 +102,7 @@ void weft_ze_queues_sweep(struct weft_device *device)
     pthread_mutex_unlock(&device->lock);
     while ((left = over)) {
         over = left->next;
-        device->driver.zeCommandListDestroy(left->list);
+        weft_ze_channel_close(device, &left->channel);
         weft_ze_event_put(left->end);
         free(left);
     }
@@ -119,7 +113,6 @@ void weft_ze_queues_sweep(struct weft_device *device)
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     struct weft_device *device = queue->device;
-    const struct weft_ze_driver *driver = &device->driver;
     ze_result_t result = ZE_RESULT_SUCCESS;
     if (!size)
         return WEFT_OK;
@@ -129,9 +122,10 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
                                    "knows; ordinary host memory has to be pinned first",
                                    size, source, destination);
     if (queue->is_open_ended)
-        result = driver->zeCommandListAppendBarrier(queue->list, NULL, 0, NULL);
+        result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
     if (result == ZE_RESULT_SUCCESS)
-        result = driver->zeCommandListAppendMemoryCopy(queue->list, destination, source, size, NULL, 0, NULL);
+        result = weft_ze_channel_append(
+            queue, &(struct weft_ze_command){.destination = destination, .source = source, .size = size});
     queue->is_open_ended = 1;
     return result == ZE_RESULT_SUCCESS
                ? WEFT_OK
@@ -144,8 +138,7 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **mar
     struct weft_device_event *event = weft_ze_event_get(queue->device, queue->ordinal);
     if (!event)
         return WEFT_NOMEM; /* the text has been given */
-    ze_result_t result =
-        queue->device->driver.zeCommandListAppendBarrier(queue->list, event->handle, 0, NULL);
+    ze_result_t result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
         weft_ze_event_unused(event);
         return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
@@ -165,8 +158,8 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
     struct weft_device_event *behind = weft_ze_event_get(device, queue->ordinal);
     if (!behind)
         return WEFT_NOMEM;
-    ze_result_t result =
-        device->driver.zeCommandListAppendBarrier(queue->list, behind->handle, 1, &event->handle);
+    ze_result_t result = weft_ze_channel_append(
+        queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
         weft_ze_event_unused(behind);
         return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,

@@ -79,9 +79,23 @@ struct weft_ze_pin {
     struct weft_ze_pin *next;
 };
 
-/* A command list that was left with work that waits for ever. */
-struct weft_ze_left {
+/* A command list of a command queue: one operation, and an event behind it. */
+struct weft_ze_batch {
     ze_command_list_handle_t list;
+    struct weft_device_event *end;
+    struct weft_ze_batch *next; /* the oldest first */
+};
+
+/* What commands go to. */
+struct weft_ze_channel {
+    ze_command_list_handle_t list;      /* an immediate one; NULL where the driver has none: */
+    ze_command_queue_handle_t commands; /* a command queue, and lists for it */
+    struct weft_ze_batch *batches;
+};
+
+/* A channel that was left with work that waits for ever. */
+struct weft_ze_left {
+    struct weft_ze_channel channel;
     struct weft_device_event *end; /* behind all of its work */
     struct weft_ze_left *next;
 };
@@ -107,7 +121,7 @@ struct weft_device {
 struct weft_device_queue {
     struct weft_device *device;
     int ordinal, place;
-    ze_command_list_handle_t list;
+    struct weft_ze_channel channel;
     int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
     struct weft_device_event *waited; /* behind its last wait; NULL: none */
 };
@@ -162,6 +176,24 @@ void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
 /* Of one driver; nothing of them is in flight. */
 void weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place);
+
+/* --- channel.c */
+
+/* One command: a copy, or with destination NULL a barrier. */
+struct weft_ze_command {
+    void *destination;
+    const void *source;
+    size_t size;
+    ze_event_handle_t signal; /* NULL: none */
+    ze_event_handle_t wait;   /* NULL: none */
+};
+
+/* Makes one for a device: an immediate command list, or a command queue. */
+ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct weft_ze_channel *channel);
+/* Nothing of it is in flight. */
+void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
+/* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
+ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
 
 /* --- queue.c */
 

@@ -125,7 +125,8 @@ static int fail_by_the_driver(void)
     ops.queue_close(queue);
     ZE_CHECK(ops.release(device, memory) == WEFT_OK);
     ops.close(device);
-    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->queues && !fake->pools &&
+             !fake->events);
     return 0;
 }
 
@@ -168,6 +169,50 @@ static void test_lost(void **state)
     assert_int_equal(test_child(lose_the_device), 0);
 }
 
+/* A driver without immediate command lists gets command queues. */
+static int go_without_immediate_lists(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queues[2];
+    struct weft_device_event *event;
+    char *host, *memory;
+    ZE_CHECK(fake);
+    fake->no_immediate = 1;
+    ZE_CHECK(ops.queue_open(device, 0, &queues[0]) == WEFT_OK &&
+             ops.queue_open(device, 1, &queues[1]) == WEFT_OK);
+    ZE_CHECK(fake->queues == 2 && fake->lists == 0);
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 300, (void **)&host) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 300, (void **)&memory) == WEFT_OK);
+    memset(host, 0, 300);
+    for (int i = 1; i <= 200; i++) { /* in one queue and in the other by turns, each behind the one before */
+        struct weft_device_queue *queue = queues[i % 2];
+        host[0] = (char)i;
+        ZE_CHECK(ops.copy(queue, memory, host, 100) == WEFT_OK);
+        ZE_CHECK(ops.copy(queue, memory + 100, memory, 100) == WEFT_OK);
+        ZE_CHECK(ops.copy(queue, host + 200, memory + 100, 100) == WEFT_OK &&
+                 ops.mark(queue, &event) == WEFT_OK);
+        ZE_CHECK(ops.await(queues[1 - i % 2], event) == WEFT_OK);
+        while (ops.test(event) == 0)
+            usleep(20);
+        ZE_CHECK(ops.test(event) == 1 && host[200] == (char)i);
+        ops.event_free(event);
+    }
+    ZE_CHECK(fake->lists < 200 && fake->violations == 0); /* lists are used again */
+    ops.queue_close(queues[0]);
+    ops.queue_close(queues[1]);
+    ZE_CHECK(ops.release(device, host) == WEFT_OK && ops.release(device, memory) == WEFT_OK);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->queues && !fake->pools);
+    return 0;
+}
+
+static void test_no_immediate(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(go_without_immediate_lists), 0);
+}
+
 /* Many events at once: used again when nobody waits for them any more, whoever gave them back first. */
 static int use_events_again(void)
 {
@@ -193,7 +238,8 @@ static int use_events_again(void)
     ops.queue_close(queues[0]);
     ops.queue_close(queues[1]);
     ops.close(device);
-    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->queues && !fake->pools &&
+             !fake->events);
     return 0;
 }
 
@@ -227,7 +273,7 @@ static int plant(void)
     ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
     const struct weft_ze_driver *driver = &device->driver;
     ze_context_handle_t context = device->places[0].context;
-    ze_command_list_handle_t list = queue->list;
+    ze_command_list_handle_t list = queue->channel.list;
     PLANT(driver->zeCommandListAppendMemoryCopy(list, memory, freed, 100, NULL, 0, NULL),
           "memory that is not");
     PLANT(driver->zeCommandListAppendMemoryCopy(list, memory, memory, 101, NULL, 0, NULL),
@@ -281,7 +327,8 @@ static int close_what_waits(void)
     weft_ze_event_put(late);
     ops.queue_close(other);
     ops.close(device);
-    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->queues && !fake->pools &&
+             !fake->events);
     return 0;
 }
 
@@ -294,11 +341,8 @@ static void test_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_users_memory),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_users_memory), cmocka_unit_test(test_failures), cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_no_immediate), cmocka_unit_test(test_events),   cmocka_unit_test(test_plant),
         cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

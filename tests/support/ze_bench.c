@@ -21,10 +21,10 @@ static int count_left(const struct device_seat *seat)
     if (fake->violations)
         fprintf(stderr, "%u calls that are forbidden, the first: %s\n", fake->violations,
                 fake->first_violation);
-    if (fake->allocations || fake->lists)
+    if (fake->allocations || fake->lists || fake->queues)
         fprintf(stderr, "left on the fake: %d allocations, %d command lists\n", fake->allocations,
                 fake->lists);
-    return fake->violations || fake->allocations || fake->lists;
+    return fake->violations || fake->allocations || fake->lists || fake->queues;
 }
 
 const struct device_bench ze_bench = {.kind = "ze", .begin = begin, .left = count_left};

@@ -108,6 +108,15 @@ ze_result_t fake_event_query(ze_event_handle_t event);
 
 ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t device,
                                 const ze_command_queue_desc_t *desc, ze_command_list_handle_t *list);
+ze_result_t fake_list_create(ze_context_handle_t context, ze_device_handle_t device,
+                             const ze_command_list_desc_t *desc, ze_command_list_handle_t *list);
+ze_result_t fake_list_close(ze_command_list_handle_t list);
+ze_result_t fake_list_reset(ze_command_list_handle_t list);
+ze_result_t fake_queue_create(ze_context_handle_t context, ze_device_handle_t device,
+                              const ze_command_queue_desc_t *desc, ze_command_queue_handle_t *queue);
+ze_result_t fake_queue_destroy(ze_command_queue_handle_t queue);
+ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
+                               ze_command_list_handle_t *lists, ze_fence_handle_t fence);
 ze_result_t fake_list_destroy(ze_command_list_handle_t list);
 ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t signal, uint32_t wait_count,
                                 ze_event_handle_t *waits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Immediate command lists, each with a thread. Commands between two barriers run in any order, says the specification: here the last one
- * comes first, so that a barrier that is missing is missed. */
+/* Command lists and queues. Immediate lists and queues have a thread each, other lists keep their commands until a queue gets them. Commands
+ * between two barriers run in any order, says the specification: here the last one comes first, so that a barrier that is missing is missed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,20 +11,24 @@
 struct command {
     int is_barrier;
     void *to;
-    const void *from;
+    const void *from_memory;
     void *destination; /* as the driver reaches them */
     const void *source;
     size_t size;
     struct fake_event *signal, *waits[WAITS];
     uint32_t wait_count;
+    struct fake_list *from; /* the list that a queue got it from; NULL: none */
     struct command *next;
 };
 
+enum kind { IMMEDIATE, RECORDED, QUEUE };
+
 struct fake_list {
+    enum kind kind;
     struct fake_context *context;
-    int device, is_ending, in_flight;
+    int device, is_ending, is_closed, in_flight;
     struct command *first, **end;
-    pthread_t thread;
+    pthread_t thread; /* not of a recorded one */
 };
 
 /* With fake_lock, which is let go while it waits. */
@@ -45,7 +49,7 @@ static void run(struct fake_list *list, struct command *command)
     if (!command->is_barrier)
         memmove(command->destination, command->source, command->size);
     fake_use(command->to, -1);
-    fake_use(command->from, -1);
+    fake_use(command->from_memory, -1);
     for (uint32_t w = 0; w < command->wait_count; w++)
         command->waits[w]->waits--;
     if (command->signal) {
@@ -53,6 +57,8 @@ static void run(struct fake_list *list, struct command *command)
         command->signal->is_signalled = 1;
     }
     list->in_flight--;
+    if (command->from)
+        command->from->in_flight--;
     pthread_cond_broadcast(&fake_moved);
     free(command);
 }
@@ -90,64 +96,142 @@ static void *work(void *arg)
     return NULL;
 }
 
-ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t device,
-                                const ze_command_queue_desc_t *desc, ze_command_list_handle_t *list)
+static ze_result_t create(enum kind kind, ze_context_handle_t context, ze_device_handle_t device,
+                          uint32_t ordinal, const char *call, void **created)
 {
-    static const char call[] = "zeCommandListCreateImmediate";
     struct fake_context *of = fake_context_find(context, call);
     int on = of ? fake_device_index(device, call) : -1;
     if (on < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    if (!fake_expect_struct(desc, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, call) ||
-        !fake_expect(desc->ordinal < 2, call, "Command Queue Groups", "ordinal is no group's") ||
-        !fake_expect(desc->index == 0 || (desc->flags & ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY), call,
-                     "ze_command_queue_desc_t", "index without EXPLICIT_ONLY"))
+    if (!fake_expect(ordinal < 2, call, "Command Queue Groups", "ordinal is no group's"))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.list_result)
         return (ze_result_t)ze_fake.list_result;
     struct fake_list *made = calloc(1, sizeof *made);
     if (!made)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    made->kind = kind;
     made->context = of;
     made->device = on;
     made->end = &made->first;
-    if (pthread_create(&made->thread, NULL, work, made) != 0) {
+    if (kind != RECORDED && pthread_create(&made->thread, NULL, work, made) != 0) {
         free(made);
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
     fake_context_count(of, 1);
-    ze_fake.lists++;
-    *list = (ze_command_list_handle_t)(void *)made;
+    if (kind == QUEUE)
+        ze_fake.queues++;
+    else
+        ze_fake.lists++;
+    *created = made;
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t fake_list_destroy(ze_command_list_handle_t list)
+static int check_desc(const ze_command_queue_desc_t *desc, const char *call)
 {
-    struct fake_list *found = (void *)list;
+    return fake_expect_struct(desc, ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, call) &&
+           fake_expect(desc->index == 0 || (desc->flags & ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY), call,
+                       "ze_command_queue_desc_t", "index without EXPLICIT_ONLY");
+}
+
+ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t device,
+                                const ze_command_queue_desc_t *desc, ze_command_list_handle_t *list)
+{
+    static const char call[] = "zeCommandListCreateImmediate";
+    if (!check_desc(desc, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (ze_fake.no_immediate)
+        return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    return create(IMMEDIATE, context, device, desc->ordinal, call, (void **)list);
+}
+
+ze_result_t fake_list_create(ze_context_handle_t context, ze_device_handle_t device,
+                             const ze_command_list_desc_t *desc, ze_command_list_handle_t *list)
+{
+    static const char call[] = "zeCommandListCreate";
+    if (!fake_expect_struct(desc, ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    return create(RECORDED, context, device, desc->commandQueueGroupOrdinal, call, (void **)list);
+}
+
+ze_result_t fake_queue_create(ze_context_handle_t context, ze_device_handle_t device,
+                              const ze_command_queue_desc_t *desc, ze_command_queue_handle_t *queue)
+{
+    static const char call[] = "zeCommandQueueCreate";
+    if (!check_desc(desc, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    return create(QUEUE, context, device, desc->ordinal, call, (void **)queue);
+}
+
+static ze_result_t destroy(struct fake_list *found, const char *call)
+{
+    struct command *command;
     pthread_mutex_lock(&fake_lock);
     int is_idle = found->in_flight == 0;
     found->is_ending = is_idle;
     pthread_cond_broadcast(&fake_moved);
     pthread_mutex_unlock(&fake_lock);
-    if (!fake_expect(is_idle, "zeCommandListDestroy", "zeCommandListDestroy",
-                     "the device still runs the list"))
+    if (!fake_expect(is_idle, call, call, "the device still runs the list"))
         return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
-    pthread_join(found->thread, NULL);
+    if (found->kind != RECORDED)
+        pthread_join(found->thread, NULL);
+    while ((command = found->first)) {
+        found->first = command->next;
+        free(command);
+    }
     fake_context_count(found->context, -1);
-    ze_fake.lists--;
+    if (found->kind == QUEUE)
+        ze_fake.queues--;
+    else
+        ze_fake.lists--;
     free(found);
     return ZE_RESULT_SUCCESS;
 }
 
-/* With fake_lock. */
-static int check_events(const struct fake_event *signal, uint32_t wait_count, ze_event_handle_t *waits,
-                        const char *call)
+ze_result_t fake_list_destroy(ze_command_list_handle_t list)
 {
-    static const char section[] = "Core Programming Guide, Synchronization Primitives, Events";
-    return fake_expect(!wait_count == !waits && wait_count <= WAITS, call, section,
-                       "numWaitEvents without phWaitEvents") &&
-           fake_expect(!signal || (!signal->is_signalled && !signal->signals), call, section,
+    return destroy((struct fake_list *)(void *)list, "zeCommandListDestroy");
+}
+
+ze_result_t fake_queue_destroy(ze_command_queue_handle_t queue)
+{
+    return destroy((struct fake_list *)(void *)queue, "zeCommandQueueDestroy");
+}
+
+/* With fake_lock. */
+static int check_event(const struct fake_event *signal, const char *call)
+{
+    return fake_expect(!signal || (!signal->is_signalled && !signal->signals), call,
+                       "Core Programming Guide, Synchronization Primitives, Events",
                        "the event has not been reset since it was signalled last");
+}
+
+/* Takes the command over. With fake_lock. */
+static ze_result_t enqueue(struct fake_list *to, struct command *command, const char *call)
+{
+    command->destination = fake_reach(command->to, command->size);
+    command->source = fake_reach(command->from_memory, command->size);
+    int is_good = check_event(command->signal, call) &&
+                  fake_expect(command->is_barrier || (command->destination && command->source), call,
+                              "zeCommandListAppendMemoryCopy", "memory that is not of this driver");
+    if (!is_good) {
+        free(command);
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    }
+    for (uint32_t w = 0; w < command->wait_count; w++)
+        command->waits[w]->waits++;
+    if (command->signal)
+        command->signal->signals++;
+    fake_use(command->to, 1);
+    fake_use(command->from_memory, 1);
+    command->next = NULL;
+    *to->end = command;
+    to->end = &command->next;
+    to->in_flight++;
+    if (command->from)
+        command->from->in_flight++;
+    pthread_cond_broadcast(&fake_moved);
+    return ZE_RESULT_SUCCESS;
 }
 
 static ze_result_t append(ze_command_list_handle_t list, const struct command *wanted,
@@ -157,6 +241,10 @@ static ze_result_t append(ze_command_list_handle_t list, const struct command *w
     struct fake_list *to = (void *)list;
     if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect(!wait_count == !waits && wait_count <= WAITS, call, "Events",
+                     "numWaitEvents without phWaitEvents") ||
+        !fake_expect(!to->is_closed, call, "Command Lists, Recording", "the list is closed"))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.append_result)
         return (ze_result_t)ze_fake.append_result;
     struct command *command = malloc(sizeof *command);
@@ -164,31 +252,76 @@ static ze_result_t append(ze_command_list_handle_t list, const struct command *w
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     *command = *wanted;
     command->signal = (void *)signal;
+    for (uint32_t w = 0; w < wait_count; w++)
+        command->waits[w] = (void *)waits[w];
+    command->wait_count = wait_count;
+    ze_result_t result = ZE_RESULT_SUCCESS;
     pthread_mutex_lock(&fake_lock);
-    command->destination = fake_reach(command->to, command->size);
-    command->source = fake_reach(command->from, command->size);
-    int is_good = check_events(command->signal, wait_count, waits, call) &&
-                  fake_expect(command->is_barrier || (command->destination && command->source), call,
-                              "zeCommandListAppendMemoryCopy", "memory that is not of this driver");
-    if (is_good) {
-        for (uint32_t w = 0; w < wait_count; w++) {
-            command->waits[w] = (void *)waits[w];
-            command->waits[w]->waits++;
-        }
-        command->wait_count = wait_count;
-        if (command->signal)
-            command->signal->signals++;
-        fake_use(command->to, 1);
-        fake_use(command->from, 1);
+    if (to->kind == RECORDED) {
         *to->end = command;
         to->end = &command->next;
-        to->in_flight++;
-        pthread_cond_broadcast(&fake_moved);
     } else {
-        free(command);
+        result = enqueue(to, command, call);
     }
     pthread_mutex_unlock(&fake_lock);
-    return is_good ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    return result;
+}
+
+ze_result_t fake_list_close(ze_command_list_handle_t list)
+{
+    struct fake_list *found = (void *)list;
+    if (!fake_expect(found->kind == RECORDED && !found->is_closed, "zeCommandListClose", "Command Lists",
+                     "the list is closed, or an immediate one"))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    found->is_closed = 1;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_list_reset(ze_command_list_handle_t list)
+{
+    struct fake_list *found = (void *)list;
+    struct command *command;
+    pthread_mutex_lock(&fake_lock);
+    int is_idle = found->in_flight == 0;
+    while (is_idle && (command = found->first)) {
+        found->first = command->next;
+        free(command);
+    }
+    if (is_idle)
+        found->end = &found->first;
+    found->is_closed = !is_idle && found->is_closed;
+    pthread_mutex_unlock(&fake_lock);
+    return fake_expect(is_idle, "zeCommandListReset", "zeCommandListReset", "the device still runs the list")
+               ? ZE_RESULT_SUCCESS
+               : ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
+}
+
+ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
+                               ze_command_list_handle_t *lists, ze_fence_handle_t fence)
+{
+    static const char call[] = "zeCommandQueueExecuteCommandLists";
+    struct fake_list *to = (void *)queue;
+    ze_result_t result = ZE_RESULT_SUCCESS;
+    (void)fence;
+    pthread_mutex_lock(&fake_lock);
+    for (uint32_t i = 0; i < count && result == ZE_RESULT_SUCCESS; i++) {
+        struct fake_list *list = (void *)lists[i];
+        if (!fake_expect(list->is_closed, call, "Command Lists, Submission", "the list is not closed") ||
+            !fake_expect(list->in_flight == 0, call, "Command Lists, Submission", "the list is in flight"))
+            result = ZE_RESULT_ERROR_INVALID_ARGUMENT;
+        for (const struct command *one = list->first; one && result == ZE_RESULT_SUCCESS; one = one->next) {
+            struct command *copy = malloc(sizeof *copy);
+            if (!copy) {
+                result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+                break;
+            }
+            *copy = *one;
+            copy->from = list;
+            result = enqueue(to, copy, call);
+        }
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return result;
 }
 
 ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t signal, uint32_t wait_count,
@@ -202,6 +335,6 @@ ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, c
                              size_t size, ze_event_handle_t signal, uint32_t wait_count,
                              ze_event_handle_t *waits)
 {
-    const struct command copy = {.to = destination, .from = source, .size = size};
+    const struct command copy = {.to = destination, .from_memory = source, .size = size};
     return append(list, &copy, signal, wait_count, waits, "zeCommandListAppendMemoryCopy");
 }

@@ -96,12 +96,26 @@ API ze_result_t zeGetEventProcAddrTable(ze_api_version_t version, ze_event_ddita
     return result;
 }
 
+API ze_result_t zeGetCommandQueueProcAddrTable(ze_api_version_t version, ze_command_queue_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_queue_create;
+    table->pfnDestroy = fake_queue_destroy;
+    table->pfnExecuteCommandLists = fake_queue_execute;
+    return result;
+}
+
 API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_command_list_dditable_t *table)
 {
     ze_result_t result = take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreateImmediate = fake_list_immediate;
+    table->pfnCreate = fake_list_create;
+    table->pfnClose = fake_list_close;
+    table->pfnReset = fake_list_reset;
     table->pfnDestroy = fake_list_destroy;
     table->pfnAppendBarrier = fake_append_barrier;
     table->pfnAppendMemoryCopy = fake_append_copy;
@@ -155,7 +169,6 @@ EMPTY_TABLES(EMPTY)
         return take(version, table);                                                                         \
     }
 EMPTY_OF(zeGetDeviceExpProcAddrTable, ze_device_exp_dditable_t)
-EMPTY_OF(zeGetCommandQueueProcAddrTable, ze_command_queue_dditable_t)
 EMPTY_OF(zeGetImageProcAddrTable, ze_image_dditable_t)
 EMPTY_OF(zeGetImageExpProcAddrTable, ze_image_exp_dditable_t)
 EMPTY_OF(zeGetFenceProcAddrTable, ze_fence_dditable_t)

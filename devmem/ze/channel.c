@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where commands go: an immediate command list, which runs what is appended at once; or, of a driver that has none, a command queue, to
+ * which each command goes in a list of its own. Lists are used again when the event at their end has been signalled.
+ *
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Command Queues and Command Lists; Low-Latency Immediate Command Lists.
+ */
+#include <stdlib.h>
+
+#include "devmem/ze/ze.h"
+
+ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct weft_ze_channel *channel)
+{
+    const struct weft_ze_driver *driver = &device->driver;
+    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    ze_context_handle_t context = device->places[known->place].context;
+    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                          .ordinal = known->group,
+                                          .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+                                          .priority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
+    *channel = (struct weft_ze_channel){.list = NULL};
+    ze_result_t result = driver->zeCommandListCreateImmediate(context, known->device, &desc, &channel->list);
+    if (result != ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)
+        return result;
+    channel->list = NULL;
+    return driver->zeCommandQueueCreate(context, known->device, &desc, &channel->commands);
+}
+
+void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel)
+{
+    struct weft_ze_batch *batch;
+    while ((batch = channel->batches)) {
+        channel->batches = batch->next;
+        device->driver.zeCommandListDestroy(batch->list);
+        weft_ze_event_put(batch->end);
+        free(batch);
+    }
+    if (channel->list)
+        device->driver.zeCommandListDestroy(channel->list);
+    if (channel->commands)
+        device->driver.zeCommandQueueDestroy(channel->commands);
+}
+
+static ze_result_t append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
+                          const struct weft_ze_command *command)
+{
+    ze_event_handle_t wait = command->wait;
+    if (command->destination)
+        return driver->zeCommandListAppendMemoryCopy(list, command->destination, command->source,
+                                                     command->size, command->signal, wait != NULL,
+                                                     wait ? &wait : NULL);
+    return driver->zeCommandListAppendBarrier(list, command->signal, wait != NULL, wait ? &wait : NULL);
+}
+
+/* The oldest list where it has ended, ready to be filled again; NULL: it has not, or there is none. */
+static struct weft_ze_batch *take(struct weft_device *device, struct weft_ze_channel *channel)
+{
+    struct weft_ze_batch *batch = channel->batches;
+    if (!batch || device->driver.zeEventQueryStatus(batch->end->handle) != ZE_RESULT_SUCCESS ||
+        device->driver.zeCommandListReset(batch->list) != ZE_RESULT_SUCCESS)
+        return NULL;
+    channel->batches = batch->next;
+    weft_ze_event_put(batch->end);
+    batch->end = NULL;
+    return batch;
+}
+
+static ze_result_t make(struct weft_device_queue *queue, struct weft_ze_batch **made)
+{
+    struct weft_device *device = queue->device;
+    const struct weft_ze_ordinal *known = &device->ordinals[queue->ordinal];
+    const ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC,
+                                         .commandQueueGroupOrdinal = known->group};
+    struct weft_ze_batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ze_result_t result = device->driver.zeCommandListCreate(device->places[queue->place].context,
+                                                            known->device, &desc, &batch->list);
+    if (result == ZE_RESULT_SUCCESS)
+        *made = batch;
+    else
+        free(batch);
+    return result;
+}
+
+/* Behind all that the command queue holds, and in front of all that follows. */
+static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch *batch,
+                           const struct weft_ze_command *command)
+{
+    const struct weft_ze_driver *driver = &queue->device->driver;
+    ze_result_t result = driver->zeCommandListAppendBarrier(batch->list, NULL, 0, NULL);
+    if (result == ZE_RESULT_SUCCESS)
+        result = append(driver, batch->list, command);
+    if (result == ZE_RESULT_SUCCESS)
+        result = driver->zeCommandListAppendBarrier(batch->list, batch->end->handle, 0, NULL);
+    if (result == ZE_RESULT_SUCCESS)
+        result = driver->zeCommandListClose(batch->list);
+    if (result == ZE_RESULT_SUCCESS)
+        result = driver->zeCommandQueueExecuteCommandLists(queue->channel.commands, 1, &batch->list, NULL);
+    return result;
+}
+
+ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command)
+{
+    struct weft_device *device = queue->device;
+    if (queue->channel.list)
+        return append(&device->driver, queue->channel.list, command);
+    struct weft_ze_batch *batch = take(device, &queue->channel), **end = &queue->channel.batches;
+    ze_result_t result = batch ? ZE_RESULT_SUCCESS : make(queue, &batch);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    batch->end = weft_ze_event_get(device, queue->ordinal);
+    result = batch->end ? execute(queue, batch, command) : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    if (result != ZE_RESULT_SUCCESS) {
+        if (batch->end)
+            weft_ze_event_unused(batch->end);
+        device->driver.zeCommandListDestroy(batch->list);
+        free(batch);
+        return result;
+    }
+    batch->next = NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = batch;
+    return ZE_RESULT_SUCCESS;
+}
