@@ -120,7 +120,7 @@ ALONE := $(call programs,$(foreach source,$(ALL_TEST_SOURCES),$(if $(BUILD_alone
 $(ALONE): $(BUILD)/%: $(BUILD)/%.o | $$(call beside_of,$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $^ -ldl -o $@
 
-$(BUILD)/tests/rdma/%: LIBS += $(LIBS_verbs)
+$(BUILD)/tests/rdma/%: TOOLS_LIBS += $(LIBS_verbs)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $$(call linked_of,tests/$$*) $(SUPPORT_OBJECTS) $$(call archives_of,tests/$$*) | $$(call beside_of,tests/$$*)
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(call wraps_of,tests/$*) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(LIBS_cmocka) $(TOOLS_LIBS) \
 		$(call libs_of,tests/$*) -o $@
