@@ -33,7 +33,7 @@ $(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 
 #: tests         everything that check runs
 .PHONY: tests
-tests: all micro $(TESTS) $(GPU_PROGRAMS) $(if $(call have,verbs),$(RDMA_PROGRAMS))
+tests: all micro $(TESTS) $(GPU_PROGRAMS) $(RDMA_PROGRAMS)
 
 #: single-tests  the programs of rooms whose tests run in one process, and the tools that some of them run
 .PHONY: single-tests
