@@ -68,7 +68,7 @@ static void read_settings(void)
     file = getenv("WEFT_LOG_FILE");
     if (file && (file[0] != '/' || getauxval(AT_SECURE))) { /* the rule of base/secure.h, which itself logs */
         static const char ignored[] =
-            "weft: WEFT_LOG_FILE is ignored: expected an absolute path, and a program "
+            "weft: WEFT_LOG_FILE cannot be used: expected an absolute path, and a program "
             "that has no more rights than its caller\n";
         put_shared(STDERR_FILENO, ignored, sizeof ignored - 1);
         file = NULL;

@@ -89,7 +89,7 @@ static const struct weft_setting rows[] = {
      "The largest block or tensor for which a collective of up to 16 ranks of one host takes the cache-line "
      "path, in "
      "bytes; 0: none. Where ranks share processors the limit is 8 times as high."},
-    {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 2000, NULL, FIRST, WEFT_SETTINGS_TIME, NULL,
+    {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 10000, NULL, FIRST, WEFT_SETTINGS_TIME, NULL,
      NULL, "A rank from which nothing is heard for so many milliseconds is declared dead."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",

@@ -38,47 +38,6 @@ static size_t distance(const char *a, size_t a_length, const char *b)
     return row[b_length];
 }
 
-/* 0: it is one of them, or weft's own otherwise. Else 1, with the setting that it is nearly the name of, or NULL. */
-static int is_unknown(const char *name, size_t length, const char **nearest)
-{
-    const struct weft_setting *setting;
-    size_t least = NEAR + 1;
-    *nearest = NULL;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strncmp(name, others[i], strlen(others[i])) == 0)
-            return 0;
-    for (size_t i = 0; (setting = weft_setting_at(i)); i++) {
-        size_t apart = distance(name, length, setting->name);
-        if (apart == 0)
-            return 0;
-        if (apart < least) {
-            least = apart;
-            *nearest = setting->name;
-        }
-    }
-    return 1;
-}
-
-static void warn_of_unknown(void)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-    char text[800] = "";
-    size_t used = 0;
-    for (char **variable = environ; variable && *variable; variable++) {
-        const char *name = *variable, *nearest;
-        size_t length = strspn(name, letters);
-        if (strncmp(name, "WEFT_", 5) != 0 || name[length] != '=' || !is_unknown(name, length, &nearest))
-            continue;
-        if (used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? ", " : "", (int)length,
-                                     name);
-        if (used < sizeof text && nearest)
-            used += (size_t)snprintf(text + used, sizeof text - used, " (did you mean %s?)", nearest);
-    }
-    if (used)
-        weft_log(WEFT_LOG_WARN, "set in the environment, but no setting of weft's: %s", text);
-}
-
 /* What people have set for another library, and what stands for it here, as docs/from-nccl.md and from-gloo.md say. */
 static const struct {
     const char *theirs, *ours;
@@ -111,6 +70,75 @@ static const char *counterpart(const char *name, size_t length)
         if (strlen(replaced[i].theirs) == length && strncmp(replaced[i].theirs, name, length) == 0)
             return replaced[i].ours;
     return NULL;
+}
+
+/* A name that is a setting's beginning, or begins with one: the setting that shares most. */
+static const char *relative(const char *name, size_t length)
+{
+    const struct weft_setting *setting;
+    const char *found = NULL;
+    size_t most = sizeof "WEFT_";
+    for (size_t i = 0; (setting = weft_setting_at(i)); i++) {
+        size_t own = strlen(setting->name), shared = own < length ? own : length;
+        if (shared >= most && strncmp(setting->name, name, shared) == 0) {
+            most = shared;
+            found = setting->name;
+        }
+    }
+    return found;
+}
+
+/* WEFT_IB_HCA, as NCCL_IB_HCA is called there. */
+static const char *renamed(const char *name, size_t length)
+{
+    char theirs[NAME_MAX_BYTES + 1];
+    int used = snprintf(theirs, sizeof theirs, "NCCL_%.*s", (int)length - 5, name + 5);
+    return used > 0 && (size_t)used < sizeof theirs ? counterpart(theirs, (size_t)used) : NULL;
+}
+
+/* 0: it is one of them, or weft's own otherwise. Else 1, with the setting that it is nearly the name of, or NULL. */
+static int is_unknown(const char *name, size_t length, const char **nearest)
+{
+    const struct weft_setting *setting;
+    size_t least = NEAR + 1;
+    *nearest = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return 0;
+    for (size_t i = 0; (setting = weft_setting_at(i)); i++) {
+        size_t apart = distance(name, length, setting->name);
+        if (apart == 0)
+            return 0;
+        if (apart < least) {
+            least = apart;
+            *nearest = setting->name;
+        }
+    }
+    if (!*nearest)
+        *nearest = renamed(name, length);
+    if (!*nearest)
+        *nearest = relative(name, length);
+    return 1;
+}
+
+static void warn_of_unknown(void)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    char text[800] = "";
+    size_t used = 0;
+    for (char **variable = environ; variable && *variable; variable++) {
+        const char *name = *variable, *nearest;
+        size_t length = strspn(name, letters);
+        if (strncmp(name, "WEFT_", 5) != 0 || name[length] != '=' || !is_unknown(name, length, &nearest))
+            continue;
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? ", " : "", (int)length,
+                                     name);
+        if (used < sizeof text && nearest)
+            used += (size_t)snprintf(text + used, sizeof text - used, " (did you mean %s?)", nearest);
+    }
+    if (used)
+        weft_log(WEFT_LOG_WARN, "set in the environment, but no setting of weft's: %s", text);
 }
 
 /* For who asks the log: where weft runs beside the other library they are as they should be. */

@@ -11,7 +11,7 @@ libdir=$(call below_prefix,$(LIBDIR))
 includedir=$(call below_prefix,$(INCLUDEDIR))
 
 Name: weft
-Description: Collectives between ranks over shared memory, RDMA and libfabric
+Description: Collectives between ranks over shared memory, RDMA, TCP and libfabric
 Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lweft

@@ -79,7 +79,8 @@ static int64_t judge(struct weft_boot_edge *edge, int64_t now_ns, int64_t counte
             return WEFT_NEVER_NS;
         if (edge->heard_ns == heard_ns) {
             char reason[64];
-            snprintf(reason, sizeof reason, "silent for %.1f s", (double)edge->silent_ns / 1e9);
+            snprintf(reason, sizeof reason, "silent for %.1f s (WEFT_HEARTBEAT_MS)",
+                     (double)edge->silent_ns / 1e9);
             weft_boot_died(b, edge->rank, reason);
             return WEFT_NEVER_NS;
         }

@@ -62,7 +62,7 @@ struct weft_bootstrap_options {
     void *cancelled_arg;
 };
 
-#define WEFT_HEARTBEAT_DEFAULT_MS 2000
+#define WEFT_HEARTBEAT_DEFAULT_MS 10000
 #define WEFT_HEARTBEAT_MIN_MS     200
 #define WEFT_HEARTBEAT_MAX_MS     600000
 

@@ -27,7 +27,7 @@ static int take_options(const weft_call_options *given, struct weft_how *how)
         return status;
     how->work = options.work;
     how->timeout_ms = options.timeout_ms;
-    how->is_ordered = options.stream || options.stream_kind;
+    how->is_ordered = options.stream || options.stream_kind || options.in_stream;
     how->kind = options.stream_kind;
     how->ordinal = options.stream_ordinal;
     how->handle = options.stream;

@@ -13,6 +13,7 @@
 #include "comm/exec/fastpath.h"
 #include "comm/form/create.h"
 #include "comm/form/ending.h"
+#include "comm/exec/group.h"
 
 static void free_comm(struct weft_comm *comm)
 {
@@ -70,7 +71,9 @@ int weft_comm_destroy(weft_comm *comm)
         return WEFT_OK;
     weft_fd_losses_drop();
     if (comm->works)
-        return weft_fail(WEFT_BUSY, "%d works of the communicator have not been freed", comm->works);
+        return weft_fail(WEFT_BUSY, "%d work%s of the communicator %s not been freed%s", comm->works,
+                         comm->works == 1 ? "" : "s", comm->works == 1 ? "has" : "have",
+                         weft_group_is_open() ? ": weft_group_end() has not been called in this thread" : "");
     weft_context_look(comm->context);
     weft_context_lock(comm->context); /* the service thread may just be ending some */
     int dropped = comm->dropped;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft: collectives and messages between ranks over shared memory, RDMA devices and libfabric.
+/* weft: collectives and messages between ranks over shared memory, RDMA devices, TCP and libfabric.
  *
  * Threads: a context may be used from several threads. Collectives on one communicator must come from one thread
  * at a time, in the same order on every rank; different communicators are independent. Point-to-point calls
@@ -187,8 +187,10 @@ int weft_op_free(weft_context *context, weft_op op);
  *   beginning. A call's deadline counts from when the stream has come to it. Calls of a group in one stream begin
  *   together at the outermost weft_group_end().
  * stream_kind, stream_ordinal: the device of the stream: kind ("cuda") and number. NULL: that of the call's memory, WEFT_INVALID
- *   where it has none on a device. With a kind, stream NULL is the runtime's own stream. WEFT_UNSUPPORTED: the device has no
- *   streams that can wait (WEFT_DEVICE_STREAM_WAITS of <weft/device.h>).
+ *   where it has none on a device. WEFT_UNSUPPORTED: the device has no streams that can wait (WEFT_DEVICE_STREAM_WAITS of
+ *   <weft/device.h>).
+ * in_stream: not 0: the call is stream-ordered, also where stream is NULL, which is the runtime's own stream (CUDA's stream 0). A stream or
+ *   a kind says so by itself, and WEFT_ON() in any case.
  * timeout_ms: the call's own deadline; 0 the communicator's. Negative is none, here and wherever weft takes a time.
  * label: shows in errors and dumps: "layer 7 gradients". Copied, cut at 47 bytes.
  * algorithm: a name as WEFT_ALGO has it ("ring"), for a collective; NULL: chosen. Ranks that pass different ones are a mismatch.
@@ -205,16 +207,20 @@ typedef struct weft_call_options {
     int64_t timeout_ms;
     const char *label;
     const char *algorithm;
+    int in_stream;
 } weft_call_options;
 #define WEFT_CALL_OPTIONS_INIT                                                                               \
     {                                                                                                        \
-        sizeof(weft_call_options), NULL, NULL, NULL, 0, 0, NULL, NULL                                        \
+        sizeof(weft_call_options), NULL, NULL, NULL, 0, 0, NULL, NULL, 0                                     \
     }
-#ifndef __cplusplus /* C++ has no such literals: fill a weft_call_options there */
-/* Options on the spot: WEFT_CALL(.label = "gradients", .work = &work). */
+/* Options on the spot: WEFT_START(&work), WEFT_ON(stream), and in C any: WEFT_CALL(.label = "gradients", .work = &work). They last until the
+ * end of the statement. */
+#ifndef __cplusplus
 #define WEFT_CALL(...)   (&(const weft_call_options){.size = sizeof(weft_call_options), __VA_ARGS__})
 #define WEFT_START(made) WEFT_CALL(.work = (made))
-#define WEFT_ON(handle)  WEFT_CALL(.stream = (handle))
+#define WEFT_ON(handle)  WEFT_CALL(.stream = (handle), .in_stream = 1)
+#else
+#include <weft/options.h>
 #endif
 
 /* A caller's own key-value store for bootstrap. put publishes value under key; get waits up to timeout_ms and
@@ -271,7 +277,7 @@ int weft_comm_create(weft_context *context, const weft_comm_options *options, we
 
 /* Ends a communicator; collective. Waits, within the communicator's deadline, until every rank has come here,
  * so that nothing of it is in flight; after a failure it only cleans up. All works must have been freed; operations
- * that still run without a handle are waited for first. */
+ * that still run without a handle are waited for first. After WEFT_BUSY it is there still; whatever else is answered, it is gone. */
 int weft_comm_destroy(weft_comm *comm);
 
 /* A program that ends by exit(), or by returning from main(), need not call this: weft does, with its exit status. It is for

@@ -62,6 +62,23 @@ static void test_misspelt_names(void **state)
     assert_null(strstr(text, "WEFT_FOOBAR (did"));
 }
 
+/* Half of a name, more than one, and what another library has it called. */
+static void test_related_names(void **state)
+{
+    (void)state;
+    static const char *const variables[] = {"WEFT_TIMEOUT=5",          "WEFT_LOG_LEVEL=info",
+                                            "WEFT_ALGORITHM=ring",     "WEFT_IB_HCA=mlx5_0",
+                                            "WEFT_SOCKET_IFNAME=eth0", NULL};
+    char text[TEXT_MAX];
+    say(variables, text);
+    assert_int_equal(lines(text), 1);
+    assert_non_null(strstr(text, "WEFT_TIMEOUT (did you mean WEFT_TIMEOUT_MS?)"));
+    assert_non_null(strstr(text, "WEFT_LOG_LEVEL (did you mean WEFT_LOG?)"));
+    assert_non_null(strstr(text, "WEFT_ALGORITHM (did you mean WEFT_ALGO?)"));
+    assert_non_null(strstr(text, "WEFT_IB_HCA (did you mean WEFT_VERBS_DEVICE?)"));
+    assert_non_null(strstr(text, "WEFT_SOCKET_IFNAME (did you mean MASTER_ADDR on that network?)"));
+}
+
 /* Settings, names that tests read, and what only begins alike. */
 static void test_known_names(void **state)
 {
@@ -126,8 +143,11 @@ static void test_log_file_that_can_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misspelt_names),       cmocka_unit_test(test_known_names),
-        cmocka_unit_test(test_names_of_others),      cmocka_unit_test(test_log_file_that_cannot_be),
+        cmocka_unit_test(test_misspelt_names),
+        cmocka_unit_test(test_related_names),
+        cmocka_unit_test(test_known_names),
+        cmocka_unit_test(test_names_of_others),
+        cmocka_unit_test(test_log_file_that_cannot_be),
         cmocka_unit_test(test_log_file_that_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,32 @@ nothing "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \
 listed=$(sed -n 's/^#define WEFT_RUNTIME_[A-Z]* *"\(.*\)"$/\1/p' base/runtime.h | sort)
 nothing "libraries of base/runtime.h that packages neither recommend nor suggest" \
     "$("$BUILD/weft-plan" --version | awk 'NR > 1 && $4 !~ /^(recommends|suggests)$/')"
+# C++ has the options on the spot too. A stream of NULL is a stream: no device has the memory, so it is refused.
+cat >"$work/calls.cpp" <<'END'
+#include <weft/weft.h>
+int main()
+{
+    weft_context *context;
+    weft_comm *comm;
+    weft_work *work = NULL;
+    float x = 1;
+    if (weft_context_open(NULL, &context) || weft_comm_create(context, NULL, &comm)) return 1;
+    if (weft_allreduce(comm, &x, &x, 1, WEFT_FLOAT32, WEFT_SUM, WEFT_START(&work)) || !work) return 2;
+    if (weft_work_wait(work, -1) || weft_work_free(work)) return 3;
+    if (weft_allreduce(comm, &x, &x, 1, WEFT_FLOAT32, WEFT_SUM, WEFT_ON(NULL)) != WEFT_INVALID) return 4;
+    if (weft_barrier(comm, NULL)) return 5;
+    return weft_comm_destroy(comm) || weft_context_close(context);
+}
+END
+if command -v g++ >/dev/null; then
+    for standard in c++11 c++20; do
+        nothing "a program in $standard" "$(g++ -std=$standard -Wall -Wextra -pedantic -Werror -Iinclude "$work/calls.cpp" -L"$BUILD" -lweft \
+            -Wl,-rpath,"$(realpath "$BUILD")" -o "$work/calls" 2>&1 || echo "is not compiled"; RANK=0 WORLD_SIZE=1 WEFT_BOOTSTRAP_FILE=$work/meet \
+            "$work/calls" 2>&1 || echo "ends with $?")"
+    done
+else
+    skip "no g++"
+fi
 for tool in weft-plan weft-perf weft-topo; do
     nothing "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 1 { print $1 }' | sort))"
 done

@@ -142,7 +142,7 @@ int main(void)
     soak->seconds = number("WEFT_SOAK_S", 3600);
     soak->transport = transport ? transport : "shm";
     soak->last_round = LONG_MAX;
-    setenv("WEFT_HEARTBEAT_MS", "2000", 1); /* the default, which tests/support/heartbeat.h has set longer */
+    setenv("WEFT_HEARTBEAT_MS", "2000", 1); /* tests/support/heartbeat.h has set it longer */
     confine();
     for (long i = 0; i < hog_count; i++)
         hogs[i] = start_hog();

@@ -376,6 +376,7 @@ PRESS = """
         def raises(*_):
             raise Pressed
         signal.signal(signal.SIGTERM, raises)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts all of this with & has it ignored
         threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
 
     def is_seen(call, number=signal.SIGINT):
