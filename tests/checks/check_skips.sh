@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The list of allowed skips, tests/skips: each line names a place, a test that is there and a reason. Then what counts as allowed, by
+# What tests say of their threads (tests/scripts/marks.sh). The list of allowed skips, tests/skips: each line names a place, a test that is there and a reason. Then what counts as allowed, by
 # lists made here; that tests/run.sh fails what is not; and that steps without QEMU or Python fail in CI, and only there.
 source "$(dirname "$0")/../support/start.sh"
 unset CI WEFT_SANITIZER WEFT_VM WEFT_RDMA_DEVICE RDMA_DEVICE TEST_RUNNER
@@ -17,6 +17,7 @@ gives() {
     fi
 }
 gives 0 '' "tests/skips is well-formed" tests/scripts/skips.sh
+gives 0 '' "what tests say of their threads" tests/scripts/sanitize.sh marks
 
 export TEST_SKIPS=$work/skips
 printf '%s\n' 'elsewhere tests/run.sh x' 'anywhere tests/nothing x' 'anywhere tests/run.sh' 'anywhere tests/run.sh .*' 'anywhere tests/run.sh (' \

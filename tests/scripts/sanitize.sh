@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds everything with a sanitizer and runs the tests: tests/scripts/sanitize.sh asan|tsan [single]
+# "marks" alone: whether what tests say of their threads can be so.
 # With "single" it is the programs of make single-tests alone: those of rooms whose tests run in one process.
 #
 # Any report fails the test that caused it. Suppressions name other people's libraries only, each with its
@@ -40,6 +41,10 @@ elsewhere() {
     done <<<"$marked"
     return $bad
 }
+if [[ $kind == marks ]]; then
+    left_out=$(unthreaded && elsewhere)
+    exit
+fi
 case $which in
 tests) build=tests run=check-programs ;;
 single) build=single-tests run=check-single ;;

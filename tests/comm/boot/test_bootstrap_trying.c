@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: with tests/clock/; wrap weft_log getaddrinfo @tests/clock/wraps */
-/* run: unthreaded (reads text) */
 /* What a rank says while it tries in vain: a host that has no address yet, a port that is taken, other ranks that do not come. The clock runs faster, and the
  * deadline is far behind what is waited for. */
 #include <arpa/inet.h>
