@@ -8,6 +8,7 @@
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Memory and Images, Unified Shared Memory.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/struct.h"
 #include "devmem/ze/ze.h"
@@ -151,7 +152,9 @@ int weft_ze_release(struct weft_device *device, void *memory)
     if (!found)
         return device->params.fail(WEFT_INVALID, "%p was not allocated by weft on a Level Zero device",
                                    memory);
-    ze_result_t result = device->driver.zeMemFree(device->places[found->place].context, memory);
+    int is_here = device->pid == getpid(); /* a forked child's copy is not the driver's */
+    ze_result_t result =
+        is_here ? device->driver.zeMemFree(device->places[found->place].context, memory) : ZE_RESULT_SUCCESS;
     free(found);
     return result == ZE_RESULT_SUCCESS ? WEFT_OK : weft_ze_fail(device, result, "releasing %p", memory);
 }

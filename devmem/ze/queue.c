@@ -71,6 +71,10 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
     struct weft_device *device = queue->device;
     const struct weft_ze_driver *driver = &device->driver;
     struct weft_device_event *end = NULL;
+    if (device->pid != getpid()) { /* a forked child's copy, of which nothing may be touched */
+        free(queue);
+        return;
+    }
     int is_over = weft_ze_mark(queue, &end) != WEFT_OK; /* nothing works here any more */
     if (!is_over && (!queue->waited || is_signalled_soon(queue->waited)))
         is_over = driver->zeEventHostSynchronize(end->handle, UINT64_MAX) != ZE_RESULT_NOT_READY;

@@ -36,8 +36,8 @@ struct ze_fake {
     uint32_t no_immediate;                                      /* command lists */
     uint32_t is_lost;                                           /* no command ends any more */
     uint32_t alloc_result, list_result, pool_result, event_result, append_result;
-    uint32_t inits;                                          /* how often it was initialised */
-    int contexts, allocations, pools, events, lists, queues; /* that there are */
+    uint32_t inits;                                                  /* how often it was initialised */
+    _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
     uint32_t violations;
     char first_violation[256];
 };
