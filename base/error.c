@@ -8,14 +8,12 @@
 #include "base/limits.h"
 #include <weft/weft.h>
 
-WEFT_THREAD_WORD unsigned char weft_error_is_set;
 static _Thread_local char detail[WEFT_DETAIL_MAX];
 
 int weft_fail(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    weft_error_is_set = 1;
     vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
     return status;
@@ -60,7 +58,6 @@ int weft_fail_errno(const char *format, ...)
     int saved = errno;
     va_list args;
     va_start(args, format);
-    weft_error_is_set = 1;
     int used = vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
     if (used >= 0 && (size_t)used < sizeof detail)
@@ -71,14 +68,12 @@ int weft_fail_errno(const char *format, ...)
 
 void weft_error_set_detail(const char *text)
 {
-    weft_error_is_set = 1;
     if (text != detail)
         snprintf(detail, sizeof detail, "%s", text);
 }
 
-void weft_error_erase(void)
+void weft_error_clear(void)
 {
-    weft_error_is_set = 0;
     detail[0] = '\0';
 }
 

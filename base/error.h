@@ -8,7 +8,6 @@
 #ifndef WEFT_BASE_ERROR_H
 #define WEFT_BASE_ERROR_H
 
-#include "base/thread_word.h"
 #include <weft/status.h>
 
 #define WEFT_DETAIL_MAX                                                                                      \
@@ -31,14 +30,7 @@ int weft_fail_thread(int error, const char *thread);
 /* Replaces the detail by a finished text, as when a failure decided on another thread is reported here. */
 void weft_error_set_detail(const char *text);
 
-extern WEFT_THREAD_WORD unsigned char weft_error_is_set; /* there is a detail */
-void weft_error_erase(void);
-
 /* Start of a public call: clears the calling thread's detail. */
-static inline void weft_error_clear(void)
-{
-    if (__builtin_expect(weft_error_is_set, 0))
-        weft_error_erase();
-}
+void weft_error_clear(void);
 
 #endif

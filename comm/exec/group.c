@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-WEFT_THREAD_WORD int weft_group_depth;
+_Thread_local int weft_group_depth;
 
 static pthread_mutex_t leaving_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t leaving;

@@ -3,9 +3,7 @@
 #ifndef WEFT_COMM_EXEC_GROUP_H
 #define WEFT_COMM_EXEC_GROUP_H
 
-#include "base/thread_word.h"
-
-extern WEFT_THREAD_WORD int weft_group_depth;
+extern _Thread_local int weft_group_depth;
 
 static inline int weft_group_is_open(void)
 {

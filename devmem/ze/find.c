@@ -2,6 +2,8 @@
 /* From nothing to drivers and their GPUs. */
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fork.h"
@@ -64,24 +66,28 @@ static int add_devices(struct weft_device *device, ze_driver_handle_t from, char
     ze_device_handle_t found[WEFT_ZE_ORDINALS_MAX];
     uint32_t count = WEFT_ZE_ORDINALS_MAX;
     int before = device->count;
+    struct weft_ze_place *place = &device->places[device->place_count];
     ze_result_t result = driver->zeDeviceGet(from, &count, found);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_word(result, text, "asking for devices");
     for (uint32_t i = 0; i < count && device->count < WEFT_ZE_ORDINALS_MAX; i++) {
         ze_device_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
         result = driver->zeDeviceGetProperties(found[i], &properties);
-        if (result != ZE_RESULT_SUCCESS)
+        if (result != ZE_RESULT_SUCCESS) {
+            device->count = before;
             return weft_ze_word(result, text, "asking for device %u", i);
+        }
         if (properties.type == ZE_DEVICE_TYPE_GPU)
             add_device(device, device->place_count, found[i]);
     }
     if (device->count == before)
         return WEFT_OK;
-    struct weft_ze_place *place = &device->places[device->place_count];
     *place = (struct weft_ze_place){.driver = from};
     result = driver->zeContextCreate(from, &plain, &place->context);
-    if (result != ZE_RESULT_SUCCESS)
+    if (result != ZE_RESULT_SUCCESS) {
+        device->count = before;
         return weft_ze_word(result, text, "making a context");
+    }
     device->place_count++;
     return WEFT_OK;
 }
@@ -100,22 +106,23 @@ static int initialise(struct weft_device *device, char text[WEFT_ZE_TEXT])
         int status = weft_ze_word(result, text, "starting the drivers of %s", WEFT_RUNTIME_ZE);
         return status == WEFT_NOMEM ? status : WEFT_NOT_FOUND;
     }
-    int status = WEFT_OK;
-    for (uint32_t i = 0; i < count && status == WEFT_OK; i++)
-        status = add_devices(device, drivers[i], text);
-    if (status == WEFT_OK && device->count == 0) {
+    /* A driver that fails does not stand in the way of the others. */
+    int failed = WEFT_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        int status = add_devices(device, drivers[i], text);
+        failed = status != WEFT_OK ? status : failed;
+    }
+    if (device->count == 0 && failed == WEFT_OK) {
         snprintf(text, WEFT_ZE_TEXT, "%s has %u driver%s, and no GPU", WEFT_RUNTIME_ZE, count,
                  count == 1 ? "" : "s");
-        status = WEFT_NOT_FOUND;
+        return WEFT_NOT_FOUND;
     }
-    if (status == WEFT_OK) {
-        atomic_store_explicit(&device->level, WEFT_ZE_READY, memory_order_release);
-        return WEFT_OK;
-    }
-    while (device->place_count > 0)
-        device->driver.zeContextDestroy(device->places[--device->place_count].context);
-    device->count = 0;
-    return status;
+    if (device->count == 0)
+        return failed;
+    if (failed != WEFT_OK)
+        device->params.log(WEFT_DEVICE_LOG_WARN, "a driver of Level Zero is left out: %s", text);
+    atomic_store_explicit(&device->level, WEFT_ZE_READY, memory_order_release);
+    return WEFT_OK;
 }
 
 static int is_ready(struct weft_device *device)
@@ -139,7 +146,28 @@ int weft_ze_ready(struct weft_device *device)
     return status == WEFT_OK ? WEFT_OK : device->params.fail(status, "%s", text);
 }
 
-/* The first object's record holds the linker's counter of what it has loaded; no other is looked at. */
+/* What the linker has loaded: how often it has, and whether a driver is among it, which the loader gets when somebody initialises it. */
+struct loaded {
+    unsigned long long loads;
+    int has_driver;
+    const char *others; /* drivers that the user names */
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    static const char *const none[] = {"libze_loader.", "libze_validation_", "libze_tracing_"};
+    struct loaded *loaded = arg;
+    const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    int is_driver = name && strncmp(++name, "libze_", 6) == 0;
+    (void)size;
+    loaded->loads = info->dlpi_adds;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        is_driver = is_driver && strncmp(name, none[i], strlen(none[i])) != 0;
+    loaded->has_driver |= is_driver || (name && loaded->others && strstr(loaded->others, name));
+    return 0;
+}
+
+/* The first record is enough for the count. */
 static int count_loads(struct dl_phdr_info *info, size_t size, void *loads)
 {
     (void)size;
@@ -151,6 +179,7 @@ int weft_ze_find(struct weft_device *device)
 {
     char text[WEFT_ZE_TEXT];
     unsigned long long loads = 0;
+    struct loaded loaded = {.others = getenv("ZE_ENABLE_ALT_DRIVERS")};
     if (is_ready(device))
         return device->pid == getpid();
     dl_iterate_phdr(count_loads, &loads);
@@ -158,11 +187,11 @@ int weft_ze_find(struct weft_device *device)
         device->pid != getpid() || weft_fork_is_child())
         return 0;
     pthread_mutex_lock(&device->lock);
-    if (!is_ready(device) && weft_ze_driver_find(&device->driver, text, sizeof text) == 1 &&
-        initialise(device, text) != WEFT_OK)
+    dl_iterate_phdr(look_at, &loaded);
+    if (!is_ready(device) && loaded.has_driver &&
+        weft_ze_driver_find(&device->driver, text, sizeof text) == 1 && initialise(device, text) != WEFT_OK)
         device->params.log(WEFT_DEVICE_LOG_INFO, "memory of Level Zero is taken for host memory: %s", text);
-    dl_iterate_phdr(count_loads, &loads); /* drivers count as well */
-    atomic_store_explicit(&device->library_loads, loads, memory_order_release);
+    atomic_store_explicit(&device->library_loads, loaded.loads, memory_order_release);
     pthread_mutex_unlock(&device->lock);
     return is_ready(device);
 }

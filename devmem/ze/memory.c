@@ -58,36 +58,36 @@ static int ask(const struct weft_device *device, int place, const void *pointer,
     return 1;
 }
 
-static int look(struct weft_device *device, const void *pointer, struct weft_device_span *span)
+/* place becomes the driver; -1: pinned. */
+static int look(struct weft_device *device, const void *pointer, struct weft_device_span *span, int *place)
 {
     if (!pointer || !weft_ze_find(device))
         return 0;
-    for (int place = 0; place < device->place_count; place++) {
-        if (ask(device, place, pointer, span))
+    for (*place = 0; *place < device->place_count; ++*place) {
+        if (ask(device, *place, pointer, span))
             return 1;
     }
+    *place = -1;
     return weft_ze_find_pin(device, pointer, span);
 }
 
 int weft_ze_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span)
 {
     struct weft_device_span found;
-    if (!look(device, pointer, &found))
+    int place;
+    if (!look(device, pointer, &found, &place))
         return WEFT_NOT_FOUND;
     weft_struct_give(span, &found, sizeof found);
     return WEFT_OK;
 }
 
-int weft_ze_is_known(struct weft_device *device, const void *pointer, size_t size)
+size_t weft_ze_left_in_span(struct weft_device *device, const void *pointer, int *place)
 {
-    uint64_t at = (uint64_t)(uintptr_t)pointer, end = at + size;
+    uint64_t at = (uint64_t)(uintptr_t)pointer;
     struct weft_device_span span;
-    while (at < end) {
-        if (!look(device, (const void *)(uintptr_t)at, &span) || span.base + span.length <= at)
-            return 0;
-        at = span.base + span.length;
-    }
-    return 1;
+    if (!look(device, pointer, &span, place) || span.base + span.length <= at)
+        return 0;
+    return (size_t)(span.base + span.length - at);
 }
 
 /* --- of weft's own */

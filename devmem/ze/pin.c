@@ -2,15 +2,18 @@
 /* Host memory that devices may read and write by copies.
  *
  * Level Zero has no call that registers host memory. Intel's driver takes any host memory in a copy and maps its pages for as long as
- * that takes: SYCL's memcpy() of ordinary memory is such a copy. So a pin is weft's own note that its caller keeps the pages in place, counted
- * by pages as device.h says; identify() calls them pinned as long as one covers them. Kernels do not reach such memory.
+ * that takes: SYCL's memcpy() of ordinary memory is such a copy. So a pin is weft's own note that its caller keeps the pages in place, given
+ * back as it was made; identify() calls them pinned as long as one covers them. Kernels do not reach such memory.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "devmem/ze/ze.h"
 
 #define PINNED (UINT64_C(1) << 63) /* of an identity: no allocation of a driver's */
+
+static atomic_ullong last_serial; /* of the process */
 
 static struct weft_ze_pin pages_of(const void *memory, size_t size)
 {
@@ -32,7 +35,7 @@ int weft_ze_pin(struct weft_device *device, void *memory, size_t size)
         return device->params.fail(WEFT_NOMEM, "no memory to remember what is pinned");
     *pin = pages;
     pthread_mutex_lock(&device->lock);
-    pin->serial = ++device->last_pin;
+    pin->serial = atomic_fetch_add(&last_serial, 1) + 1;
     pin->next = device->pins;
     device->pins = pin;
     pthread_mutex_unlock(&device->lock);

@@ -34,6 +34,12 @@ int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_devi
         free(queue);
         return weft_ze_fail(device, result, "making a command list on device %d", ordinal);
     }
+    queue->end = weft_ze_event_get(device, ordinal); /* here, where it may fail */
+    if (!queue->end) {
+        weft_ze_channel_close(device, &queue->channel);
+        free(queue);
+        return WEFT_NOMEM; /* the text has been given */
+    }
     *opened = queue;
     return WEFT_OK;
 }
@@ -52,49 +58,57 @@ static int is_signalled_soon(struct weft_device_event *event)
     return result != ZE_RESULT_NOT_READY; /* of a device that is lost nothing comes any more */
 }
 
-/* The channel and an event at its end go on by themselves. */
-static void leave(struct weft_device_queue *queue, struct weft_device_event *end)
+/* The queue goes on by itself, until its end has been signalled. */
+static void leave(struct weft_device_queue *queue)
 {
     struct weft_device *device = queue->device;
-    struct weft_ze_left *left = end ? malloc(sizeof *left) : NULL;
-    if (!left)
-        return; /* neither can be given back */
-    *left = (struct weft_ze_left){.channel = queue->channel, .end = end};
     pthread_mutex_lock(&device->lock);
-    left->next = device->left;
-    device->left = left;
+    queue->next = device->left;
+    device->left = queue;
     pthread_mutex_unlock(&device->lock);
+}
+
+/* Nothing of it is in flight. */
+static void end(struct weft_device_queue *queue)
+{
+    weft_ze_channel_close(queue->device, &queue->channel);
+    weft_ze_event_put(queue->end);
+    free(queue);
+}
+
+/* Whether its work has ended, or never will, as the device is lost. Where its end cannot be appended nobody can say. */
+static int has_ended(struct weft_device_queue *queue)
+{
+    const struct weft_ze_driver *driver = &queue->device->driver;
+    ze_result_t result =
+        weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = queue->end->handle});
+    if (result != ZE_RESULT_SUCCESS)
+        return result == ZE_RESULT_ERROR_DEVICE_LOST;
+    if (queue->waited && !is_signalled_soon(queue->waited))
+        return 0;
+    return driver->zeEventHostSynchronize(queue->end->handle, UINT64_MAX) != ZE_RESULT_NOT_READY;
 }
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
 {
-    struct weft_device *device = queue->device;
-    const struct weft_ze_driver *driver = &device->driver;
-    struct weft_device_event *end = NULL;
-    if (device->pid != getpid()) { /* a forked child's copy, of which nothing may be touched */
+    if (queue->device->pid != getpid()) { /* a forked child's copy, of which nothing may be touched */
         free(queue);
         return;
     }
-    int is_over = weft_ze_mark(queue, &end) != WEFT_OK; /* nothing works here any more */
-    if (!is_over && (!queue->waited || is_signalled_soon(queue->waited)))
-        is_over = driver->zeEventHostSynchronize(end->handle, UINT64_MAX) != ZE_RESULT_NOT_READY;
+    int is_over = has_ended(queue);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
-    if (is_over) {
-        weft_ze_channel_close(device, &queue->channel);
-        if (end)
-            weft_ze_event_put(end);
-    } else {
-        leave(queue, end);
-    }
-    free(queue);
+    if (is_over)
+        end(queue);
+    else
+        leave(queue);
 }
 
 void weft_ze_queues_sweep(struct weft_device *device)
 {
-    struct weft_ze_left *over = NULL, *left;
+    struct weft_device_queue *over = NULL, *left;
     pthread_mutex_lock(&device->lock);
-    for (struct weft_ze_left **at = &device->left; (left = *at);) {
+    for (struct weft_device_queue **at = &device->left; (left = *at);) {
         if (device->driver.zeEventQueryStatus(left->end->handle) == ZE_RESULT_NOT_READY) {
             at = &left->next;
             continue;
@@ -106,31 +120,66 @@ void weft_ze_queues_sweep(struct weft_device *device)
     pthread_mutex_unlock(&device->lock);
     while ((left = over)) {
         over = left->next;
-        weft_ze_channel_close(device, &left->channel);
-        weft_ze_event_put(left->end);
-        free(left);
+        end(left);
     }
 }
 
 /* --- work */
 
+static int refuse(const struct weft_device_queue *queue, void *destination, const void *source, size_t size)
+{
+    return queue->device->params.fail(WEFT_INVALID,
+                                      "copying %zu bytes from %p to %p: not all of it is memory that Level "
+                                      "Zero knows; ordinary host memory has to be pinned first",
+                                      size, source, destination);
+}
+
+/* Of one span on either side; how much that is, at most size. 0: it is not known; -1: another driver's. */
+static int64_t piece_of(const struct weft_device_queue *queue, const void *destination, const void *source,
+                        size_t size)
+{
+    int places[2];
+    size_t to = weft_ze_left_in_span(queue->device, destination, &places[0]);
+    size_t from = weft_ze_left_in_span(queue->device, source, &places[1]);
+    if (!to || !from)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        if (places[i] >= 0 && places[i] != queue->place)
+            return -1;
+    }
+    size_t least = to < from ? to : from;
+    return (int64_t)(least < size ? least : size);
+}
+
+/* Looks at all of it before any of it is appended. */
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     struct weft_device *device = queue->device;
     ze_result_t result = ZE_RESULT_SUCCESS;
+    int64_t piece;
     if (!size)
         return WEFT_OK;
-    if (!weft_ze_is_known(device, source, size) || !weft_ze_is_known(device, destination, size))
-        return device->params.fail(WEFT_INVALID,
-                                   "copying %zu bytes from %p to %p: not all of it is memory that Level Zero "
-                                   "knows; ordinary host memory has to be pinned first",
-                                   size, source, destination);
+    for (size_t done = 0; done < size; done += (size_t)piece) {
+        piece = piece_of(queue, (char *)destination + done, (const char *)source + done, size - done);
+        if (piece < 0)
+            return device->params.fail(WEFT_UNSUPPORTED,
+                                       "copying from %p to %p on device %d: memory of another driver", source,
+                                       destination, queue->ordinal);
+        if (!piece)
+            return refuse(queue, destination, source, size);
+    }
     if (queue->is_open_ended)
         result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
-    if (result == ZE_RESULT_SUCCESS)
-        result = weft_ze_channel_append(
-            queue, &(struct weft_ze_command){.destination = destination, .source = source, .size = size});
-    queue->is_open_ended = 1;
+    for (size_t done = 0; done < size && result == ZE_RESULT_SUCCESS; done += (size_t)piece) {
+        struct weft_ze_command copy = {.destination = (char *)destination + done,
+                                       .source = (const char *)source + done};
+        piece = piece_of(queue, copy.destination, copy.source, size - done);
+        if (piece <= 0)
+            return refuse(queue, destination, source, size); /* freed just now */
+        copy.size = (size_t)piece;
+        result = weft_ze_channel_append(queue, &copy);
+        queue->is_open_ended = 1;
+    }
     return result == ZE_RESULT_SUCCESS
                ? WEFT_OK
                : weft_ze_fail(device, result, "copying %zu bytes from %p to %p on device %d", size, source,

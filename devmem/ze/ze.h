@@ -10,7 +10,7 @@
  * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that are never given a
  * context (libfabric, UCX, MPICH) rely on the same.
  *
- * Locks: device->lock guards what changes after initialisation. No call of the driver's that may wait is made with it.
+ * Locks: device->lock guards what changes after initialisation, and initialisation itself.
  *
  * Ordinals. Drivers in the loader's order, and of each its GPUs in the driver's: the order in which SYCL counts the devices of a
  * platform, so "ze:1" is PyTorch's "xpu:1" where there is one driver. ZE_AFFINITY_MASK and ZE_FLAT_DEVICE_HIERARCHY decide which devices there are,
@@ -93,13 +93,6 @@ struct weft_ze_channel {
     struct weft_ze_batch *batches;
 };
 
-/* A channel that was left with work that waits for ever. */
-struct weft_ze_left {
-    struct weft_ze_channel channel;
-    struct weft_device_event *end; /* behind all of its work */
-    struct weft_ze_left *next;
-};
-
 enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
 
 struct weft_device {
@@ -114,8 +107,7 @@ struct weft_device {
     struct weft_ze_ordinal ordinals[WEFT_ZE_ORDINALS_MAX];
     struct weft_ze_allocation *allocations;
     struct weft_ze_pin *pins;
-    uint64_t last_pin;
-    struct weft_ze_left *left;
+    struct weft_device_queue *left; /* with work that waits for ever */
 };
 
 struct weft_device_queue {
@@ -124,6 +116,8 @@ struct weft_device_queue {
     struct weft_ze_channel channel;
     int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
     struct weft_device_event *waited; /* behind its last wait; NULL: none */
+    struct weft_device_event *end;    /* for closing */
+    struct weft_device_queue *next;   /* left */
 };
 
 extern const struct weft_device_ops weft_ze_ops;
@@ -151,8 +145,8 @@ int weft_ze_check(struct weft_device *device, int ordinal);
 /* --- memory.c */
 
 int weft_ze_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span);
-/* Whether all of it is memory that Level Zero knows. */
-int weft_ze_is_known(struct weft_device *device, const void *pointer, size_t size);
+/* Bytes from pointer to the end of its span; 0: nobody knows it. place becomes its driver, -1 where it is the host's, pinned. */
+size_t weft_ze_left_in_span(struct weft_device *device, const void *pointer, int *place);
 int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
                      void **memory);
 int weft_ze_release(struct weft_device *device, void *memory);

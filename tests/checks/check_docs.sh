@@ -45,8 +45,8 @@ nothing "statuses that weft_strerror(3) does not list as <weft/status.h> does" "
 # docs/settings.md and ENVIRONMENT of weft(7) are printed from the table.
 nothing "what the documents take from base/settings.c is not what it says: make docs" "$(tests/scripts/docs.sh "$work/printed" 2>&1
     for page in settings.md man/weft.7; do diff -u "docs/$page" "$work/printed/$page" 2>&1 | head -n 20; done)"
-# Hints of an error, and what only weft-topo reads, which its own page has.
-not_settings="SLURM_PROCID PMI_RANK HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN"
+# Hints of an error, what only weft-topo reads, which its own page has, and what is Level Zero's loader's.
+not_settings="SLURM_PROCID PMI_RANK HWLOC_XMLFILE HWLOC_SYNTHETIC ZES_ENABLE_SYSMAN ZE_ENABLE_ALT_DRIVERS"
 nothing "variables that the library reads and base/settings.c does not have" "$(
     grep -rhoE '(getenv|non_empty|word_of|read_number)\("[A-Z][A-Z0-9_]*"' --include=*.c base algos topo devmem transport comm |
         sed 's/.*"\(.*\)"/\1/' | sort -u | while read -r name; do

@@ -105,13 +105,13 @@ static int fail_by_the_driver(void)
     fake->list_result = ZE_RESULT_ERROR_DEVICE_LOST;
     ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_SYSTEM && strstr(ze_said, "making a command list"));
     fake->list_result = 0;
-    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
     fake->pool_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    ZE_CHECK(ops.mark(queue, &event) == WEFT_NOMEM && strstr(ze_said, "making events on device 0"));
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_NOMEM && strstr(ze_said, "making events on device 0"));
     fake->pool_result = 0;
     fake->event_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    ZE_CHECK(ops.mark(queue, &event) == WEFT_NOMEM);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_NOMEM && fake->lists == 0);
     fake->event_result = 0;
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
     fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
     ZE_CHECK(ops.mark(queue, &event) == WEFT_SYSTEM && strstr(ze_said, "marking a place"));
     ZE_CHECK(ops.copy(queue, memory, (char *)memory + 50, 50) == WEFT_SYSTEM);
@@ -134,6 +134,70 @@ static void test_failures(void **state)
 {
     (void)state;
     assert_int_equal(test_child(fail_by_the_driver), 0);
+}
+
+/* A queue whose end nobody can see is left as it is: what is in flight there goes on. */
+static int close_without_an_end(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    void *memory;
+    ZE_CHECK(fake);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
+    ZE_CHECK(ops.copy(queue, memory, (char *)memory + 50, 50) == WEFT_OK);
+    fake->append_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ops.queue_close(queue);
+    ZE_CHECK(fake->lists == 1 && device->left == queue);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && fake->lists == 1 && fake->contexts == 1);
+    return 0;
+}
+
+/* Two drivers do not know each other's memory; a driver that fails does not stand in the way of the other. */
+static int use_two_drivers(void)
+{
+    struct weft_device *device, *other;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queues[2];
+    struct weft_device_event *event;
+    void *memory[2];
+    ZE_CHECK(fake);
+    fake->driver_count = 2;
+    fake->devices[1].driver = 1;
+    for (int i = 0; i < 2; i++) {
+        ZE_CHECK(ops.allocate(device, i, WEFT_MEMORY_DEVICE, 100, &memory[i]) == WEFT_OK);
+        ZE_CHECK(ops.queue_open(device, i, &queues[i]) == WEFT_OK);
+    }
+    ZE_CHECK(ops.copy(queues[0], memory[0], memory[1], 100) == WEFT_UNSUPPORTED);
+    ZE_CHECK(strstr(ze_said, "memory of another driver"));
+    ZE_CHECK(ops.mark(queues[0], &event) == WEFT_OK && ops.await(queues[1], event) == WEFT_UNSUPPORTED);
+    ops.event_free(event);
+    for (int i = 0; i < 2; i++) {
+        ops.queue_close(queues[i]);
+        ZE_CHECK(ops.release(device, memory[i]) == WEFT_OK);
+    }
+    ops.close(device);
+    fake->sick_driver = 1; /* counted from 1: the first */
+    ZE_CHECK((other = ze_scene_open()) && ops.count(other) == 1);
+    struct weft_device_info info = {.size = sizeof info};
+    ZE_CHECK(ops.describe(other, 0, &info) == WEFT_OK && strcmp(info.name, "Fake GPU 1") == 0);
+    ops.close(other);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->pools && !fake->events);
+    return 0;
+}
+
+static void test_left(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(close_without_an_end), 0);
+}
+
+static void test_two_drivers(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(use_two_drivers), 0);
 }
 
 /* Nothing of it ends any more, and everything says so; what is in flight there stays where it is. */
@@ -341,8 +405,10 @@ static void test_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_users_memory), cmocka_unit_test(test_failures), cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_no_immediate), cmocka_unit_test(test_events),   cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_users_memory), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_left),         cmocka_unit_test(test_two_drivers),
+        cmocka_unit_test(test_lost),         cmocka_unit_test(test_no_immediate),
+        cmocka_unit_test(test_events),       cmocka_unit_test(test_plant),
         cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,7 +219,8 @@ static int has_no_writer(int fd)
  * is believed: the other end shares the flags of the open file. */
 static size_t pipe_read(int fd, uint8_t *destination, size_t size)
 {
-    static atomic_int asks_first; /* a kernel before 6.4 takes no RWF_NOWAIT for pipes */
+    static atomic_int
+        asks_first; /* a kernel before 6.4 takes no RWF_NOWAIT for pipes, or somebody forbids it */
     size_t done = 0;
     int there = 0;
     while (done < size) {
@@ -230,7 +231,7 @@ static size_t pipe_read(int fd, uint8_t *destination, size_t size)
         ssize_t got = asks ? read(fd, rest.iov_base, rest.iov_len) : preadv2(fd, &rest, 1, -1, RWF_NOWAIT);
         if (got > 0)
             done += (size_t)got;
-        else if (got < 0 && !asks && (errno == EOPNOTSUPP || errno == ENOSYS))
+        else if (got < 0 && !asks && errno != EAGAIN && errno != EINTR)
             atomic_store_explicit(&asks_first, 1, memory_order_relaxed);
         else if (got == 0 || errno != EINTR)
             break;

@@ -37,6 +37,8 @@ ze_result_t fake_device_get(ze_driver_handle_t driver, uint32_t *count, ze_devic
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect(count != NULL, "zeDeviceGet", "zeDeviceGet, Parameters", "pCount is NULL"))
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    if (ze_fake.sick_driver == (uint32_t)from + 1)
+        return ZE_RESULT_ERROR_DEVICE_LOST;
     if (ze_fake.device_get_result)
         return (ze_result_t)ze_fake.device_get_result;
     for (uint32_t i = 0; i < devices_now(); i++) {

@@ -79,7 +79,7 @@ ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memor
 ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, void **base, size_t *size);
 /* Where the driver itself reaches size bytes of an allocation, or of the host's own memory; NULL: of its own, but of no allocation. One more
  * command in flight uses them, or less. */
-void *fake_reach(const void *memory, size_t size);
+void *fake_reach(const void *memory, size_t size, int driver);
 void fake_use(const void *memory, int commands);
 
 /* --- event.c */

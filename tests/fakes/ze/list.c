@@ -209,8 +209,8 @@ static int check_event(const struct fake_event *signal, const char *call)
 /* Takes the command over. With fake_lock. */
 static ze_result_t enqueue(struct fake_list *to, struct command *command, const char *call)
 {
-    command->destination = fake_reach(command->to, command->size);
-    command->source = fake_reach(command->from_memory, command->size);
+    command->destination = fake_reach(command->to, command->size, to->context->driver);
+    command->source = fake_reach(command->from_memory, command->size, to->context->driver);
     int is_good = check_event(command->signal, call) &&
                   fake_expect(command->is_barrier || (command->destination && command->source), call,
                               "zeCommandListAppendMemoryCopy", "memory that is not of this driver");

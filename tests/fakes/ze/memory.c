@@ -207,7 +207,7 @@ ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, 
     return one ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNKNOWN;
 }
 
-void *fake_reach(const void *memory, size_t size)
+void *fake_reach(const void *memory, size_t size, int driver)
 {
     const struct allocation *one = find(memory);
     for (int a = 0; a < 2 && !one; a++) {
@@ -217,7 +217,7 @@ void *fake_reach(const void *memory, size_t size)
     }
     if (!one)
         return (void *)(uintptr_t)memory;
-    if ((size_t)((const char *)memory - one->base) + size > one->size)
+    if (one->context->driver != driver || (size_t)((const char *)memory - one->base) + size > one->size)
         return NULL;
     const struct arena *arena = &arenas[arena_of(one->type)];
     return arena->reached + ((const char *)memory - arena->seen);

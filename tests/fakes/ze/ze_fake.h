@@ -32,9 +32,10 @@ struct ze_fake {
     uint32_t device_count; /* of all drivers */
     struct ze_fake_device devices[ZE_FAKE_DEVICES];
     uint32_t init_result, device_get_result, properties_result; /* ze_result_t */
-    uint32_t no_pci, no_memories;                               /* extensions that it lacks */
-    uint32_t no_immediate;                                      /* command lists */
-    uint32_t is_lost;                                           /* no command ends any more */
+    uint32_t sick_driver;         /* its devices cannot be asked for; counted from 1 */
+    uint32_t no_pci, no_memories; /* extensions that it lacks */
+    uint32_t no_immediate;        /* command lists */
+    uint32_t is_lost;             /* no command ends any more */
     uint32_t alloc_result, list_result, pool_result, event_result, append_result;
     uint32_t inits;                                                  /* how often it was initialised */
     _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
