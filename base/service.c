@@ -41,14 +41,14 @@ struct weft_service {
     int epoll_fd, wake_fd;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t idle; /* a callback or the tick has returned */
+    pthread_cond_t idle; /* a callback, the tick or on_lost has returned */
     struct watch *watches;
     size_t watch_count;
     uint32_t generation;
     uint64_t running; /* key of the watch whose callback runs, 0 none */
     weft_service_tick *tick;
     void *tick_arg;
-    int tick_running;
+    int tick_running, lost_running;
     int stopping;
     int is_lost;       /* atomic: descriptors that it needs are not weft's any more */
     int64_t looked_ns; /* by the service thread alone */
@@ -100,7 +100,7 @@ static void look_at_descriptors(struct weft_service *service)
     int fd = service->is_lost ? -1 : find_lost(service);
     weft_service_lost *on_lost = fd >= 0 ? service->on_lost : NULL;
     void *arg = service->on_lost_arg;
-    service->tick_running |= on_lost != NULL;
+    service->lost_running = on_lost != NULL;
     if (fd >= 0)
         __atomic_store_n(&service->is_lost, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&service->lock);
@@ -110,7 +110,7 @@ static void look_at_descriptors(struct weft_service *service)
     on_lost(arg, fd);
 
     pthread_mutex_lock(&service->lock);
-    service->tick_running = 0;
+    service->lost_running = 0;
     pthread_cond_broadcast(&service->idle);
     pthread_mutex_unlock(&service->lock);
 }
@@ -501,10 +501,10 @@ void weft_service_set_tick(struct weft_service *service, weft_service_tick *tick
     pthread_mutex_lock(&service->lock);
     service->tick = tick;
     service->tick_arg = arg;
+    weft_service_wake(service); /* first: a tick that runs may sleep on weft_service_fd() */
     while (service->tick_running && !on_service_thread(service))
         pthread_cond_wait(&service->idle, &service->lock);
     pthread_mutex_unlock(&service->lock);
-    weft_service_wake(service);
 }
 
 void weft_service_set_lost(struct weft_service *service, weft_service_lost *on_lost, void *arg)
@@ -512,7 +512,7 @@ void weft_service_set_lost(struct weft_service *service, weft_service_lost *on_l
     pthread_mutex_lock(&service->lock);
     service->on_lost = on_lost;
     service->on_lost_arg = arg;
-    while (!on_lost && service->tick_running && !on_service_thread(service))
+    while (!on_lost && service->lost_running && !on_service_thread(service))
         pthread_cond_wait(&service->idle, &service->lock);
     pthread_mutex_unlock(&service->lock);
 }

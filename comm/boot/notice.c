@@ -75,18 +75,28 @@ static int outweighs(int status, int known)
     return known == WEFT_OK || (known == WEFT_REVOKED && status != WEFT_REVOKED);
 }
 
+/* What it says behind "rank 3 gave up", which its own errors begin with; all of it where it does not. */
+static const char *without_its_name(const struct weft_boot_notice *notice, const char *did)
+{
+    char begin[64];
+    const size_t length = (size_t)snprintf(begin, sizeof begin, "rank %u %s", (unsigned)notice->rank, did);
+    return strncmp(notice->text, begin, length) == 0 ? notice->text + length : notice->text;
+}
+
 static void word_failure(struct weft_bootstrap *b, int type, const struct weft_boot_notice *notice)
 {
     const struct weft_boot_member *member = &b->members[notice->rank];
+    const char *did = type == WEFT_BOOT_FAILED ? "died" : "gave up";
+    const char *text = without_its_name(notice, did);
     if (!outweighs(notice->status, b->failure_status))
         return;
     b->failure_status = notice->status;
     if (notice->status != WEFT_REVOKED && type == WEFT_BOOT_REVOKED)
         snprintf(b->failure_text, sizeof b->failure_text, "%s", notice->text);
     else
-        snprintf(b->failure_text, sizeof b->failure_text, "rank %u on host '%s' (pid %u) %s: %s",
-                 (unsigned)notice->rank, member->host, (unsigned)member->pid,
-                 type == WEFT_BOOT_FAILED ? "died" : "gave up", notice->text);
+        snprintf(b->failure_text, sizeof b->failure_text, "rank %u on host '%s' (pid %u) %s%s%s",
+                 (unsigned)notice->rank, member->host, (unsigned)member->pid, did,
+                 text == notice->text ? ": " : "", text);
 }
 
 static void failure_known(struct weft_bootstrap *b)

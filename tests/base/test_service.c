@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service thread: callbacks, output, unwatch against running callbacks, tick, wake, reuse of numbers. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -341,6 +342,40 @@ static void test_tick(void **state)
     weft_service_stop(service);
 }
 
+struct sleeper {
+    struct weft_service *service;
+    int sleeps; /* atomic */
+    int woken;  /* atomic: times, before it had slept for long */
+};
+
+/* As a context's does when nothing happens. */
+static int sleep_on_the_service(void *arg)
+{
+    struct sleeper *sleeper = arg;
+    struct pollfd polled = {.fd = weft_service_fd(sleeper->service), .events = POLLIN};
+    if (poll(&polled, 1, 0) == 1) /* what woke it is read behind this tick */
+        return 0;
+    __atomic_fetch_add(&sleeper->sleeps, 1, __ATOMIC_SEQ_CST);
+    int woken = poll(&polled, 1, WAIT_MS);
+    __atomic_fetch_add(&sleeper->woken, woken, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static void test_whoever_waits_for_a_tick_wakes_it(void **state)
+{
+    (void)state;
+    struct sleeper sleeper = {0};
+    assert_int_equal(weft_service_start("weft-test", &sleeper.service), 0);
+    weft_service_set_tick(sleeper.service, sleep_on_the_service, &sleeper);
+    assert_true(wait_for(&sleeper.sleeps, 1));
+    weft_service_set_lost(sleeper.service, NULL, NULL); /* waits for no tick */
+    assert_int_equal(seen(&sleeper.woken), 0);
+    weft_service_set_tick(sleeper.service, NULL, NULL);
+    assert_int_equal(seen(&sleeper.sleeps), 1);
+    assert_int_equal(seen(&sleeper.woken), 1);
+    weft_service_stop(sleeper.service);
+}
+
 static void test_many_descriptors(void **state)
 {
     (void)state;
@@ -405,6 +440,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unwatch_from_the_callback, pair_setup, pair_teardown),
         cmocka_unit_test_setup_teardown(test_output, pair_setup, pair_teardown),
         cmocka_unit_test(test_tick),
+        cmocka_unit_test(test_whoever_waits_for_a_tick_wakes_it),
         cmocka_unit_test(test_timers),
         cmocka_unit_test(test_timer_is_set_again),
         cmocka_unit_test(test_timer_sets_itself),

@@ -67,6 +67,55 @@ def allreduce_beyond_gloo(rank, size):
         assert tensor.float().tolist() == [float(size)] * 4
 
 
+@case(worlds=(2,), gloo=False)
+def where_gloo_differs(rank, size):
+    """The rows of docs/from-gloo.md: what gloo refuses, or answers by who it is that asks."""
+    for first, second in ((1.0, float("nan")), (float("nan"), 1.0)):
+        tensor = torch.tensor([second if rank else first])
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        assert tensor.isnan().all(), tensor
+    tensor = torch.tensor([4, -4]) - rank
+    dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    assert tensor.tolist() == [3, -4], tensor  # of 7 and -9
+    for dtype in (torch.int16, torch.uint16, torch.uint32, torch.uint64):
+        tensor = torch.full((3,), rank + 1).to(dtype)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [3, 3, 3], tensor
+    parts = [torch.empty(3, 2) for _ in range(size)]
+    dist.all_gather(parts, numbers(rank, 6, torch.float32).reshape(2, 3))
+    assert all(torch.equal(part.reshape(6), numbers(r, 6, torch.float32)) for r, part in enumerate(parts)), parts
+    if rank == 0:
+        for tag in (1, 2):
+            dist.send(torch.tensor([tag]), 1, tag=tag)
+    else:
+        for tag in (2, 1):
+            dist.recv(tensor := torch.zeros(1, dtype=torch.int64), 0, tag=tag)
+            assert tensor.item() == tag, tensor
+
+
+@case(worlds=(2,), gloo=False)
+def results_that_share_memory_are_refused(rank, size):
+    """Before anything begins; what is only read may share memory."""
+    shared = torch.zeros(1).expand(4)
+    for call in (
+        lambda: dist.all_reduce(shared),
+        lambda: dist.recv(shared, 1 - rank),
+        lambda: dist.all_gather([shared, shared], torch.zeros(4)),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "weft: " in str(error) and "share memory (sizes [4], strides [0])" in str(error), error
+        else:
+            raise AssertionError("a result that cannot be written was taken")
+    dist.all_reduce(torch.zeros(0, 1).expand(0, 4))
+    if rank == 0:
+        dist.send(torch.full((1,), 5.0).expand(4), 1)
+    else:
+        dist.recv(tensor := torch.zeros(4), 0)
+        assert tensor.tolist() == [5.0] * 4, tensor
+
+
 @case(worlds=(2, 4))
 def allreduce_of_strided(rank, size):
     tensor = torch.arange(12.0).reshape(3, 4).t() * (rank + 1)

@@ -258,6 +258,31 @@ def timeouts_change():
     """
 
 
+@of_ranks(2)
+def a_late_send_ends_the_group():
+    return """
+        begin()
+        tensor = torch.ones(1 << 22)
+        if rank == 0:
+            dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(milliseconds=300))
+            for call in (lambda: dist.send(tensor, 1), lambda: dist.all_reduce(torch.ones(1))):
+                try:
+                    call()
+                    os._exit(3)
+                except dist.DistBackendError as error:
+                    assert "rank 0 gave up after 300 ms: no receive for the send" in str(error), error
+        else:
+            try:
+                dist.all_reduce(torch.ones(1))
+                os._exit(3)
+            except dist.DistBackendError as error:
+                words = "gave up after 300 ms: no receive for the send"
+                assert "rank 0 on host" in str(error) and words in str(error), error
+                assert str(error).count("gave up") == 1, error
+        os._exit(0)
+    """
+
+
 @of_ranks(3)
 def splits():
     return """

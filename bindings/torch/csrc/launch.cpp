@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -78,6 +79,16 @@ void Launch::check_tensor(const at::Tensor &tensor) const
                 ": one tensor is on ", device_, ", another on ", tensor.device());
 }
 
+// Before anything begins: a result that cannot be written would be found out at the end.
+void Launch::check_output(const at::Tensor &tensor) const
+{
+    check_tensor(tensor);
+    TORCH_CHECK(tensor.numel() == 0 || at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+                "weft: ", name_, ": elements of the result share memory (sizes ", tensor.sizes(),
+                ", strides ", tensor.strides(),
+                "): expected a tensor with memory for each, as clone() makes");
+}
+
 // Of the host's: by whoever sees the operation's end, with what this thread has set (inference mode and the like).
 void Launch::after(std::function<void()> last)
 {
@@ -119,7 +130,7 @@ at::TensorOptions Launch::contiguous_options(const at::Tensor &tensor) const
 
 at::Tensor Launch::output(const at::Tensor &tensor)
 {
-    check_tensor(tensor);
+    check_output(tensor);
     operation_->capture(tensor);
     if (is_usable(tensor))
         return tensor;
@@ -178,7 +189,7 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
     at::NoGradGuard no_grad;
     int64_t count = 0;
     for (const at::Tensor &tensor : tensors) {
-        check_tensor(tensor);
+        check_output(tensor);
         operation_->capture(tensor);
         count += tensor.numel();
     }

@@ -63,6 +63,7 @@ class Launch
   private:
     void after(std::function<void()> last);
     void check_tensor(const at::Tensor &tensor) const;
+    void check_output(const at::Tensor &tensor) const;
     at::TensorOptions contiguous_options(const at::Tensor &tensor) const;
     bool is_usable(const at::Tensor &tensor) const;
     at::Tensor in_a_row(const std::vector<at::Tensor> &tensors) const;

@@ -65,36 +65,49 @@ static void test_late_ranks_are_named(void **state)
     pthread_barrier_destroy(&done);
 }
 
+struct revoke_case {
+    pthread_barrier_t done;
+    const char *text;     /* that rank 7 gives */
+    const char *expected; /* behind its host and process */
+};
+
 static int revoke_body(int rank, int ranks, void *arg)
 {
-    pthread_barrier_t *done = arg;
+    struct revoke_case *one = arg;
     struct party party;
     char text[512];
     CHECK_OK(party_open(&party, rank, ranks, "", PATIENCE_MS));
-    pthread_barrier_wait(done); /* while somebody is still in open, it would be an error of that */
+    pthread_barrier_wait(&one->done); /* while somebody is still in open, it would be an error of that */
     if (rank == 7) {
-        weft_bootstrap_revoke(party.b, "its transport broke");
+        weft_bootstrap_revoke(party.b, one->text);
         weft_bootstrap_revoke(party.b, "again");
     } else {
         CHECK(party_wait_failed(&party, 1));
     }
     CHECK(weft_bootstrap_failure(party.b, text, sizeof text) == WEFT_REVOKED);
-    CHECK(strncmp(text, "rank 7 on host '", 16) == 0 && strstr(text, "gave up: its transport broke"));
+    CHECK(strncmp(text, "rank 7 on host '", 16) == 0 && strstr(text, one->expected));
     CHECK(weft_bootstrap_barrier(party.b, "barrier", weft_deadline_ns(PATIENCE_MS)) == WEFT_REVOKED);
-    CHECK(party_detail_has("gave up: its transport broke"));
-    pthread_barrier_wait(done);
+    CHECK(party_detail_has(one->expected));
+    pthread_barrier_wait(&one->done);
     CHECK(__atomic_load_n(&party.calls, __ATOMIC_SEQ_CST) == (rank != 7));
     party_close(&party);
     return 0;
 }
 
+static void revoke_says(int ranks, const char *text, const char *expected)
+{
+    struct revoke_case one = {.text = text, .expected = expected};
+    pthread_barrier_init(&one.done, NULL, (unsigned)ranks);
+    assert_int_equal(party_run_threads(ranks, revoke_body, &one), 0);
+    pthread_barrier_destroy(&one.done);
+}
+
 static void test_revoke_reaches_all(void **state)
 {
     (void)state;
-    pthread_barrier_t done;
-    pthread_barrier_init(&done, NULL, 23);
-    assert_int_equal(party_run_threads(23, revoke_body, &done), 0);
-    pthread_barrier_destroy(&done);
+    revoke_says(23, "its transport broke", ") gave up: its transport broke");
+    revoke_says(8, "rank 7 gave up after 5 ms: no end of it", ") gave up after 5 ms: no end of it");
+    revoke_says(8, "rank 70 gave up", ") gave up: rank 70 gave up");
 }
 
 /* Ranks leave while others stay and look: nobody is called dead, and a gather says who is gone. */
