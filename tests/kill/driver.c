@@ -29,7 +29,7 @@ struct job {
     struct kill_world *world;
     pid_t pids[KILL_RANKS_MAX]; /* 0: ended */
     int statuses[KILL_RANKS_MAX];
-    int left, continued, hung;
+    int left, stopped, continued, hung;
     int64_t started_ns;
 };
 
@@ -116,7 +116,7 @@ static void start(struct job *job, const struct kill_case *c, int quiet)
              driver);
     int listen_fd = test_ranks_listen(address, sizeof address);
     job->left = c->ranks;
-    job->continued = job->hung = 0;
+    job->stopped = job->continued = job->hung = 0;
     job->started_ns = weft_clock_ns();
     fflush(NULL);
     for (int rank = 0; rank < c->ranks; rank++) {
@@ -190,11 +190,19 @@ static int reap(struct job *job)
     return ended;
 }
 
-/* Survivors of a stopped rank are through: it may go on. */
+static int has_stopped(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == pid;
+}
+
+/* Survivors of a stopped rank are through: it may go on. In the end they may be through before it has come to its stop. */
 static void attend(struct job *job)
 {
     const struct kill_case *c = &job->world->c;
-    if (c->signal == SIGSTOP && !job->world->quiet && !job->continued && job->pids[c->victim] &&
+    if (!job->stopped && job->pids[c->victim])
+        job->stopped = has_stopped(job->pids[c->victim]);
+    if (job->stopped && !job->continued && job->pids[c->victim] &&
         (job->world->finished >= c->ranks - 1 || job->world->abandoned)) {
         job->continued = 1;
         kill(job->pids[c->victim], SIGCONT);
