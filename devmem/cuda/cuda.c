@@ -159,7 +159,7 @@ static int cuda_open(const struct weft_device_params *params, struct weft_device
     memcpy(&device->params, params, params->size < sizeof *params ? params->size : sizeof *params);
     device->pid = getpid();
     pthread_mutex_init(&device->lock, NULL);
-    weft_cuda_board_open();
+    weft_offer_open();
     *opened = device;
     return WEFT_OK;
 }
@@ -185,7 +185,7 @@ static void cuda_close(struct weft_device *device)
         if (device->ordinals[i].context)
             device->driver.primary_release(device->ordinals[i].device);
     }
-    weft_cuda_board_close();
+    weft_offer_close();
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

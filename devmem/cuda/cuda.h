@@ -15,8 +15,8 @@
  * does while the program captures a graph neither fails nor spoils the capture.
  *
  * Process-wide state, guarded by locks of its own: memory that was imported (a handle may be opened once per context),
- * host memory that is pinned (the driver refuses to register a page twice), descriptors for other processes (a board that they
- * read), words for stream waits (a stream may still wait at one when its device has been closed), and the kernels that are loaded
+ * host memory that is pinned (the driver refuses to register a page twice), descriptors for other processes (a desk where
+ * they ask), words for stream waits (a stream may still wait at one when its device has been closed), and the kernels that are loaded
  * (launch.c). Contexts are process-wide as well.
  *
  * Locks: device->lock guards what one weft_device has. It is taken last: the others may be held then, never the other way

@@ -3,11 +3,11 @@
  *
  * A handle that is imported again, by any weft_device of the process, gives the same address and is counted: a legacy handle may be
  * opened once per context. Handles are compared as a whole, so what an exporter made of memory that took another's place is
- * another handle (the driver's own handles differ then, says its reference; the board's serial does, too).
+ * another handle (the driver's own handles differ then, says its reference; the offer's serial does, too).
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "base/fd.h"
 #include "devmem/cuda/handle.h"
 
 #define LENGTH_MAX (UINT64_C(1) << 47)
@@ -50,7 +50,7 @@ static int parse(struct weft_device *device, const struct weft_device_handle *gi
     else if (handle->length == 0 || handle->length > LENGTH_MAX)
         wrong = "its length is impossible";
     else if (handle->type == CUDA_HANDLE_POSIX_FD &&
-             (handle->slot >= WEFT_CUDA_BOARD_SLOTS || handle->pid <= 0 || handle->board < 0))
+             (handle->slot >= WEFT_OFFER_SLOTS || handle->pid <= 0 || !handle->serial))
         wrong = "it names no descriptor";
     return wrong ? device->params.fail(WEFT_PROTOCOL, "a handle of CUDA memory cannot be used: %s", wrong)
                  : WEFT_OK;
@@ -154,14 +154,15 @@ static int import_open(struct weft_device *device, struct import *import)
     if (import->handle.method == WEFT_CUDA_LEGACY) {
         result = device->driver.ipc_open(&import->base, import->handle.handle, CUDA_IPC_LAZY_PEER_ACCESS);
     } else {
+        const struct weft_offer offer = weft_cuda_handle_offer(&import->handle);
         int status = import->handle.type == CUDA_HANDLE_POSIX_FD
-                         ? weft_cuda_board_fetch(device, &import->handle, &fd)
+                         ? weft_offer_fetch(&device->params, &offer, &fd)
                          : WEFT_OK;
         if (status)
             return status;
         result = open_shareable(device, import, fd);
         if (fd >= 0)
-            close(fd);
+            weft_fd_close(fd);
     }
     return result ? fail_import(device, import, result) : WEFT_OK;
 }
@@ -225,7 +226,8 @@ int weft_cuda_import_ipc(struct weft_device *device, int ordinal, const struct w
     if (status)
         return status;
     status = weft_cuda_check(device, ordinal);
-    if (!status && weft_cuda_board_is_mine(&handle))
+    const struct weft_offer offer = weft_cuda_handle_offer(&handle);
+    if (!status && weft_offer_is_mine(&offer))
         status = refuse_own(device, &handle);
     if (status)
         return status;

@@ -90,6 +90,21 @@ uint32_t weft_cuda_handle_check(const struct weft_cuda_handle *handle)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
+struct weft_offer weft_cuda_handle_offer(const struct weft_cuda_handle *handle)
+{
+    struct weft_offer offer = {.serial = handle->serial, .pid = handle->pid, .slot = handle->slot};
+    memcpy(offer.key, handle->key, sizeof offer.key);
+    return offer;
+}
+
+void weft_cuda_handle_set_offer(struct weft_cuda_handle *handle, const struct weft_offer *offer)
+{
+    memcpy(handle->key, offer->key, sizeof handle->key);
+    handle->pid = offer->pid;
+    handle->slot = offer->slot;
+    handle->serial = offer->serial;
+}
+
 uint16_t weft_cuda_uuid_hash(struct weft_device *device, int ordinal)
 {
     uint8_t uuid[16];
@@ -114,24 +129,32 @@ static int export_shareable(const struct weft_cuda_driver *driver, const struct 
     return result;
 }
 
+static int is_current(void *arg, const struct weft_offer_memory *offered)
+{
+    struct weft_cuda_memory memory;
+    return weft_cuda_look(arg, (const void *)offered->base, &memory) == WEFT_OK &&
+           memory.span.identity == offered->identity;
+}
+
 /* VMM and pools; the device's context is current. */
 static int export_by_type(struct weft_device *device, const struct weft_cuda_memory *memory,
-                          struct weft_cuda_handle *handle)
+                          struct weft_cuda_handle *handle, struct weft_offer *offer)
 {
+    const struct weft_offer_memory offered = {&weft_cuda_ops, memory->span.base, memory->span.identity};
     int fd = -1, result = CUDA_SUCCESS;
     handle->method = memory->pool ? WEFT_CUDA_POOL : WEFT_CUDA_VMM;
     handle->type = memory->handle_types & CUDA_HANDLE_POSIX_FD ? CUDA_HANDLE_POSIX_FD : CUDA_HANDLE_FABRIC;
     if (memory->pool)
         result = device->driver.pool_export_pointer(&handle->pointer, memory->span.base);
     if (!result && handle->type == CUDA_HANDLE_POSIX_FD &&
-        weft_cuda_board_find(device, &memory->span, handle))
+        weft_offer_find(&offered, is_current, device, offer))
         return WEFT_OK;
     if (!result)
         result = export_shareable(&device->driver, memory, handle, &fd);
     if (result)
         return weft_cuda_fail(device, result, "exporting %p of device %d to other processes",
                               (void *)memory->span.base, memory->span.ordinal);
-    return handle->type == CUDA_HANDLE_POSIX_FD ? weft_cuda_board_put(device, &memory->span, fd, handle)
+    return handle->type == CUDA_HANDLE_POSIX_FD ? weft_offer_put(&device->params, &offered, fd, offer)
                                                 : WEFT_OK;
 }
 
@@ -153,6 +176,7 @@ int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct 
     struct weft_cuda_turn turn;
     struct weft_cuda_memory known;
     struct weft_cuda_handle handle = {.magic = WEFT_CUDA_HANDLE_MAGIC, .version = WEFT_CUDA_HANDLE_VERSION};
+    struct weft_offer offer = {.slot = 0};
     int status = weft_cuda_look_device(device, memory, &known);
     if (status)
         return status;
@@ -163,7 +187,7 @@ int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct 
                                    known.pool || known.handle_types == 0
                                        ? "allocated without a handle type that allows it"
                                        : "mapped piece by piece, which this driver does not tell apart");
-    status = weft_cuda_board_sign(device, &handle);
+    status = weft_offer_sign(&device->params, &offer);
     if (!status)
         status = weft_cuda_enter(device, known.span.ordinal, &turn);
     if (status)
@@ -173,10 +197,11 @@ int weft_cuda_export_ipc(struct weft_device *device, const void *memory, struct 
     handle.identity = known.span.identity;
     handle.device = weft_cuda_uuid_hash(device, known.span.ordinal);
     status = known.is_legacy_ipc ? export_legacy(device, &known, &handle)
-                                 : export_by_type(device, &known, &handle);
+                                 : export_by_type(device, &known, &handle, &offer);
     weft_cuda_leave(&turn);
     if (status)
         return status;
+    weft_cuda_handle_set_offer(&handle, &offer);
     handle.check = weft_cuda_handle_check(&handle);
     memcpy(exported->bytes, &handle, sizeof handle);
     exported->bytes_used = weft_cuda_handle_size(&handle);

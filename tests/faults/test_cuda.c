@@ -163,7 +163,7 @@ static void use_shares(struct weft_device *device, const struct program *program
     weft_shares_close(shares);
 }
 
-/* In a process of its own. What stays: the board with its descriptors, and what base/fork.h remembers of them. */
+/* In a process of its own. What stays: what base/fork.h remembers of descriptors. */
 static void run(const struct fault_aim *aim, const struct weft_device_handle *peers, int out)
 {
     struct program program;
