@@ -7,7 +7,7 @@ perf-torch: deps
 	+$(Q)$(again) lib-static
 	$(Q)BUILD=$(BUILD) perf/torch/run.sh
 
-#: perf-peers    the sweeps beside Open MPI, MPICH and Gloo
+#: perf-peers    the sweeps beside Open MPI, MPICH, Intel MPI, oneCCL and Gloo
 .PHONY: perf-peers
 perf-peers:
 	$(Q)tests/scripts/deps.sh build

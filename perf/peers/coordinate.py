@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the same sweeps on weft, Open MPI, MPICH and Gloo, in turns, and prints ratios.
+"""Runs the same sweeps on weft, Open MPI, MPICH, Intel MPI, oneCCL and Gloo, in turns, and prints ratios.
 
 Started by run.sh, which builds the drivers. For each table all libraries are started once, and wait asleep.
 For each operation and size, in each repetition, every library gets one turn, in an order shuffled anew: warm-up calls, then a
@@ -26,13 +26,16 @@ import verdict
 
 OPERATIONS = ("allreduce", "alltoall", "allgather", "broadcast", "pingpong", "window", "init")
 DEFAULT_SIZES = {"allreduce": "8,64,256,1K,2K,4K,16K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M",
-                 "others": "8,256,4K,64K,256K,1M,8M,32M"}
+                 "others": "8,32,128,512,2K,8K,32K,128K,512K,2M,8M,32M"}
 # Tables that an operation runs in unless PEERS_TABLES says which: those that it has targets in.
 DEFAULT_TABLES = {"allreduce": ("shm", "tcp", "over"), "pingpong": ("shm", "tcp"), "window": ("tcp",), "others": ("shm",)}
 PAIR_OPERATIONS = ("pingpong", "window")  # between two ranks, in tables of two
 # How many of what a figure counts a call consists of, where that makes a call long: fewer samples do then.
 PARTS = {"window": 64}
-HOT_BYTES = 64 << 10          # up to here every call uses the same buffers
+HOT_BYTES = 64 << 10          # up to here every call uses the same buffers, where PEERS_BUFFERS does not say which
+BUFFERS = ("same", "rotated", "written")  # perf/peers/loop.h
+NEAR_NS, FAR_NS = 130, 180    # one way of a cache line: processors nearer than this are near, farther than that far
+STATE_SAMPLES_MIN = 5         # for a figure of near processors, or of far ones
 ARENA_BYTES = 64 << 20        # per direction and rank; at least two of the largest buffer
 TURN_US = 8000.0              # what a turn's timed calls take together, about
 SAMPLE_US = 50.0              # what a sample takes at least
@@ -72,6 +75,8 @@ def start_table(table, build, folder, cpus, say):
     common = {"PEERS_SOCKET": path, "PEERS_CPUS": ",".join(map(str, cpus)), "PEERS_ARENA": str(table["arena"])}
     running = []
     for library in table["make"](build, folder, len(cpus)):
+        if table["ranks"] == len(cpus) == 2:
+            library.environment = {**library.environment, "PEERS_DISTANCE": libraries.page(folder, library.name)}
         if library.missing:
             say(f"# absent: {library.name}: {library.missing}")
             continue
@@ -87,7 +92,7 @@ def start_table(table, build, folder, cpus, say):
 
 
 def ask(library, line):
-    """Says the line to all ranks. Their answers: a list of microseconds per rank."""
+    """Says the line to all ranks. Their answers: per rank a list of microseconds, and nanoseconds to the other rank before and after."""
     try:
         for _, stream in sorted(library.connections.items()):
             stream.write(line + "\n")
@@ -97,33 +102,41 @@ def ask(library, line):
             words = stream.readline().split()
             if not words or words[0] != "times":
                 raise libraries.Failed(f"rank {rank}: {' '.join(words[1:]) or 'hung up'}")
-            times.append([float(word) / 1e3 for word in words[1:]])
+            samples = [[float(part) for part in word.split("/")] for word in words[1:]]
+            times.append([(time_ns / 1e3, before_ns, after_ns) for time_ns, before_ns, after_ns in samples])
     except OSError as error:
         raise libraries.Failed(str(error) or "no answer in time") from error
     return times
 
 
-def take_turn(library, operation, size, calls, samples, warmups, rotate, variant):
-    """One turn: the slowest rank's microseconds per call, for each sample."""
-    times = ask(library, f"run {operation} {size} {calls} {samples} {warmups} {int(rotate)} {variant}")
-    return [max(column) for column in zip(*times)]
+def state_of(before_ns, after_ns):
+    """How far the processors were around a sample: near, far, or neither for sure."""
+    if 0 < before_ns < NEAR_NS and 0 < after_ns < NEAR_NS:
+        return "near"
+    return "far" if min(before_ns, after_ns) > FAR_NS else None
+
+
+def take_turn(library, operation, size, calls, samples, warmups, buffers, variant):
+    """One turn: the slowest rank's microseconds per call, for each sample, and how far the processors were."""
+    answers = ask(library, f"run {operation} {size} {calls} {samples} {warmups} {buffers} {variant}")
+    return [(max(time for time, _, _ in column), state_of(*column[0][1:])) for column in zip(*answers)]
 
 
 class Cell:
     """One entry at one size."""
 
-    def __init__(self, label, library, variant, operation, size):
+    def __init__(self, label, library, variant, operation, size, buffers):
         self.label, self.library, self.variant = label, library, variant
-        self.operation, self.size = operation, size
-        self.rotate = size > HOT_BYTES
+        self.operation, self.size, self.buffers = operation, size, buffers
         self.calls = self.samples = 1
         self.turns_us = []
+        self.states_us = {"near": [], "far": []}
 
     def calibrate(self):
         ask(self.library, f"check {self.operation} {self.size} {self.variant}")
         started = time.monotonic()
-        estimate_us = max(min(take_turn(self.library, self.operation, self.size, 1, 3, 2, self.rotate, self.variant)),
-                          0.01)
+        estimate_us = max(min(time for time, _ in take_turn(self.library, self.operation, self.size, 1, 3, 2, self.buffers,
+                                                            self.variant)), 0.01)
         parts = PARTS.get(self.operation, 1)
         estimate_us *= parts
         self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
@@ -134,11 +147,19 @@ class Cell:
 
     def turn(self):
         samples = take_turn(self.library, self.operation, self.size, self.calls, self.samples, self.warmups,
-                            self.rotate, self.variant)
-        self.turns_us.append(statistics.median(samples))
+                            self.buffers, self.variant)
+        self.turns_us.append(statistics.median(time for time, _ in samples))
+        for time, state in samples:
+            if state:
+                self.states_us[state].append(time)
 
     def row(self):
-        return {"entry": self.label, "size_bytes": self.size, "rotated_buffers": self.rotate,
+        states = {}
+        for state, times in self.states_us.items():
+            states[state + "_samples"] = len(times)
+            if len(times) >= STATE_SAMPLES_MIN:
+                states[state + "_us"] = statistics.median(times)
+        return {"entry": self.label, "size_bytes": self.size, "buffers": self.buffers, **states,
                 "time_us": statistics.median(self.turns_us), "fastest_us": min(self.turns_us), "calls_per_sample": self.calls,
                 "samples_per_turn": self.samples, "warmups_per_turn": self.warmups,
                 "turns_us": [round(value, 4) for value in self.turns_us]}
@@ -150,13 +171,13 @@ def drop(running, library, error, say):
     running.remove(library)
 
 
-def run_size(running, operation, size, repeats, shuffle, say):
+def run_size(running, operation, size, buffers, repeats, shuffle, say):
     """All entries of one operation at one size, in turns."""
     cells, seconds = [], 0.0
     for library in [library for library in running if operation in library.operations]:
         try:
             for label, variant in library.entries_of(operation).items():
-                cell = Cell(label, library, variant, operation, size)
+                cell = Cell(label, library, variant, operation, size, buffers)
                 seconds += cell.calibrate()
                 cells.append(cell)
         except libraries.Failed as error:
@@ -193,7 +214,7 @@ def check_loopback(running, say):
         before = loopback_bytes()
         try:
             operation = "allreduce" if "allreduce" in library.operations else "pingpong"
-            take_turn(library, operation, size, 1, 1, 1, False, 0)
+            take_turn(library, operation, size, 1, 1, 1, "same", 0)
         except libraries.Failed as error:
             drop(running, library, error, say)
             continue
@@ -202,16 +223,17 @@ def check_loopback(running, say):
             say(f"# note: {library.name} moved only {after - before} bytes over loopback for 2 MB: not TCP?")
 
 
-def run_operation(table, operation, running, processors, options, say, progress):
-    """One operation's sweep over the sizes, as it goes into the JSON."""
+def run_operation(table, operation, use, running, processors, options, say, progress):
+    """One operation's sweep over the sizes, as it goes into the JSON. use: one of BUFFERS, or None: by the size."""
     rows, sizes, shuffle = [], options.sizes[table["name"]][operation], random.Random(1)
     started = [{"library": library.name, "version": library.version,
                 "entries": list(library.entries_of(operation)), "command": library.command[0],
                 "environment": library.environment} for library in running if operation in library.operations]
     for index, size in enumerate(sizes):
         progress(f"{operation}, {table['title']}: {record.name_size(size)} ({index + 1}/{len(sizes)})")
-        rows += run_size(running, operation, size, options.repeats, shuffle, say)
-    return {"name": table["name"], "operation": operation, "title": table["title"], "ranks": table["ranks"],
+        buffers = use or ("rotated" if size > HOT_BYTES else "same")
+        rows += run_size(running, operation, size, buffers, options.repeats, shuffle, say)
+    return {"name": table["name"], "operation": operation, "buffers": use or "by size", "title": table["title"], "ranks": table["ranks"],
             "processors": processors, "arena_bytes": table["arena"], "libraries": started,
             "rows": verdict.with_bound(rows, verdict.STATISTICS[options.statistic])}
 
@@ -233,10 +255,14 @@ def run_table(name, operations, options, say, progress, done):
         if name == "tcp":
             check_loopback(running, say)
         for operation in operations:
-            done(run_operation(table, operation, running, cpus, options, say, progress))
+            for use in options.buffers:
+                done(run_operation(table, operation, use, running, cpus, options, say, progress))
     finally:
         for library in running:
             library.stop()
+        for library in running:
+            if library.environment.get("PEERS_DISTANCE"):
+                os.unlink(library.environment["PEERS_DISTANCE"])
         keep_logs(folder, os.path.join(options.build, "peers", "logs", name))
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -280,10 +306,12 @@ def arguments():
     parser.add_argument("--statistic", default=os.environ.get("PEERS_STATISTIC", "median"),
                         choices=sorted(verdict.STATISTICS))
     parser.add_argument("--tables", default=os.environ.get("PEERS_TABLES"))
+    parser.add_argument("--buffers", default=os.environ.get("PEERS_BUFFERS"), help="of " + ", ".join(BUFFERS))
     parser.add_argument("--init-ranks", default=os.environ.get("PEERS_INIT_RANKS", "2,4,8"), help="of init")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.operations = parse_list(parser, "PEERS_OPERATIONS", options.operations, OPERATIONS)
+    options.buffers = parse_list(parser, "PEERS_BUFFERS", options.buffers, BUFFERS) if options.buffers else [None]
     tables = parse_list(parser, "PEERS_TABLES", options.tables or "shm,tcp,over", libraries.TABLES)
     options.tables = {table: [operation for operation in options.operations
                               if operation != "init" and (options.tables or table in of(DEFAULT_TABLES, operation))
@@ -318,21 +346,24 @@ def main():
         progress("")
         print(text, flush=True)
 
-    document = {"schema": 3, "program": "perf-peers", "machine": record.machine(),
+    document = {"schema": 4, "program": "perf-peers", "machine": record.machine(),
                 "parameters": {"operations": options.operations, "sizes_bytes": options.sizes,
-                               "repeats": options.repeats, "hot_bytes": HOT_BYTES, "turn_us": TURN_US,
+                               "repeats": options.repeats, "buffers": [use or "by size" for use in options.buffers], "hot_bytes": HOT_BYTES,
+                               "near_ns": NEAR_NS, "far_ns": FAR_NS, "turn_us": TURN_US,
                                "sample_us": SAMPLE_US, "statistic": options.statistic, "type": "float32", "redop": "sum",
                                "in_place": False},
                 "tables": [], "init": None}
     say(f"# {document['machine']['cpu']}, {document['machine']['processors']} processors, "
         f"load {document['machine']['load_average']:.2f}; float32, sums, out of place, pinned, in turns")
-    say(f"# up to {record.name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through at least "
-        f"{record.name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
+    if options.buffers == [None]:
+        say(f"# up to {record.name_size(HOT_BYTES)} the same buffers every call (hot); above, rotated through at least "
+            f"{record.name_size(ARENA_BYTES)} of input and as much output per rank (cold)")
 
     def done(table):
         document["tables"].append(table)
         progress("")
         verdict.print_table(table, record.name_size, options.statistic)
+        verdict.print_states(table, record.name_size)
 
     for name, operations in options.tables.items():
         run_table(name, operations, options, say, progress, done)
@@ -344,6 +375,7 @@ def main():
     if document["init"]:
         document["targets"] += init.judge(document["init"], options.statistic)
     verdict.print_targets(document["targets"], options.statistic)
+    verdict.print_ahead(document["tables"], record.name_size)
     path = os.path.join(options.build, "peers", "peers.json")
     record.write_json(path, document)
     print(f"# written: {os.path.relpath(path)}")

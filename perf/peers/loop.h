@@ -9,17 +9,21 @@
  *   driver:       hello LABEL RANK OPERATION,OPERATION,... VERSION\n
  *   coordinator:  check OPERATION SIZE_BYTES VARIANT\n      one call from every root, the result compared as a whole
  *   driver:       times\n
- *   coordinator:  run OPERATION SIZE_BYTES CALLS SAMPLES WARMUPS ROTATE VARIANT\n
- *   driver:       times NS NS ...\n          per sample, mean nanoseconds per call on this rank, or per part of one
+ *   coordinator:  run OPERATION SIZE_BYTES CALLS SAMPLES WARMUPS BUFFERS VARIANT\n
+ *   driver:       times NS/NS/NS ...\n       per sample, mean nanoseconds per call on this rank, or per part of one, and how far
+ *                                          the other rank was before and after it (distance.h), 0 where nobody asks
  *            or:  failed WHAT\n
  *   coordinator:  closes the socket; the driver leaves peers_serve().
  *
  * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, says when main() began and when the
  * allreduce was done ("ready RANK NS NS\n", by the clock that all processes of the machine share), and ends.
  *
- * Buffers: one send and one receive arena per rank, allocated and touched by the rank once. With ROTATE each
- * call takes the next pair of buffers in the arenas, so that neither input nor output is in a cache from the
- * call before when the arenas exceed the caches; without, every call uses the first pair (hot).
+ * Buffers: one send and one receive arena per rank, allocated and touched by the rank once. BUFFERS is
+ *   same      every call uses the first pair: it is hot
+ *   rotated   each call takes the next pair in the arenas, so that neither input nor output is in a cache from the call before when the
+ *             arenas exceed the caches
+ *   written   the first pair, and the rank writes all that it sends before each call, as programs do. Each call is timed by itself then; the
+ *             clock costs about 50 ns, at every library
  */
 #ifndef WEFT_PEERS_LOOP_H
 #define WEFT_PEERS_LOOP_H
@@ -41,6 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "perf/peers/distance.h"
 #include "perf/peers/operations.h"
 
 enum { PEERS_SAMPLES_MAX = 1000, PEERS_PAGE = 4096 };
@@ -128,10 +133,17 @@ static inline int peers_say(int descriptor, const char *text)
     return 0;
 }
 
+enum peers_buffers { PEERS_SAME, PEERS_ROTATED, PEERS_WRITTEN, PEERS_BUFFERS };
+
 struct peers_turn {
     int operation;
     size_t size_bytes;
-    int calls, samples, warmups, rotate, variant;
+    int calls, samples, warmups, variant;
+    int buffers; /* enum peers_buffers */
+};
+
+struct peers_sample {
+    double ns, before_ns, after_ns;
 };
 
 struct peers_arena {
@@ -143,6 +155,7 @@ struct peers_arena {
 struct peers_arenas {
     struct peers_arena send, recv;
     unsigned calls; /* for the root */
+    struct peers_distance distance;
 };
 
 static inline int peers_allocate(const struct peers_library *library, struct peers_arena *arena)
@@ -168,6 +181,7 @@ static inline void peers_fill(struct peers_arena *arena, int rank, size_t bytes,
 static inline int peers_prepare(const struct peers_library *library, struct peers_arenas *arenas)
 {
     arenas->calls = 0;
+    arenas->distance = peers_distance_open(library->rank, library->ranks);
     if (peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0)
         return -1;
     peers_fill(&arenas->send, library->rank, arenas->send.bytes, 0);
@@ -193,21 +207,57 @@ static inline float *peers_take(struct peers_arena *arena, size_t bytes, int rot
     return memory;
 }
 
+/* Takes the first or the next pair of buffers. */
+static inline void peers_call_make(const struct peers_library *library, struct peers_arenas *arenas,
+                                   const struct peers_turn *turn, struct peers_call *call)
+{
+    int operation = turn->operation, ranks = library->ranks, rotate = turn->buffers == PEERS_ROTATED;
+    call->places = peers_places(arenas, turn);
+    call->send = peers_take(&arenas->send,
+                            turn->size_bytes * peers_blocks_sent(operation, ranks, call->places), rotate);
+    call->recv = peers_take(&arenas->recv,
+                            turn->size_bytes * peers_blocks_received(operation, ranks, call->places), rotate);
+    call->count = turn->size_bytes / sizeof(float);
+    call->root = (int)(arenas->calls++ % (unsigned)library->ranks);
+    call->variant = turn->variant;
+}
+
 /* One call on the first or the next pair of buffers. *call says what was called. */
 static inline int peers_call_next(const struct peers_library *library, struct peers_arenas *arenas,
                                   const struct peers_turn *turn, struct peers_call *call)
 {
-    int operation = turn->operation, ranks = library->ranks;
-    call->places = peers_places(arenas, turn);
-    call->send = peers_take(
-        &arenas->send, turn->size_bytes * peers_blocks_sent(operation, ranks, call->places), turn->rotate);
-    call->recv =
-        peers_take(&arenas->recv, turn->size_bytes * peers_blocks_received(operation, ranks, call->places),
-                   turn->rotate);
-    call->count = turn->size_bytes / sizeof(float);
-    call->root = (int)(arenas->calls++ % (unsigned)library->ranks);
-    call->variant = turn->variant;
-    return library->functions[operation](library->self, call);
+    peers_call_make(library, arenas, turn, call);
+    return library->functions[turn->operation](library->self, call);
+}
+
+/* Writes what the rank sends in the next call, and makes that. Adds the time of the call alone. */
+static inline int peers_call_written(const struct peers_library *library, struct peers_arenas *arenas,
+                                     const struct peers_turn *turn, struct peers_call *call,
+                                     int64_t *spent_ns)
+{
+    size_t bytes =
+        turn->size_bytes * peers_blocks_sent(turn->operation, library->ranks, peers_places(arenas, turn));
+    peers_call_make(library, arenas, turn, call);
+    peers_fill(&arenas->send, library->rank, bytes, 0);
+    int64_t begin_ns = peers_now_ns();
+    int status = library->functions[turn->operation](library->self, call);
+    *spent_ns += peers_now_ns() - begin_ns;
+    return status;
+}
+
+/* The calls of one sample. Returns what they took together, or -1. */
+static inline int64_t peers_call_all(const struct peers_library *library, struct peers_arenas *arenas,
+                                     const struct peers_turn *turn, struct peers_call *call)
+{
+    int64_t begin_ns = peers_now_ns(), spent_ns = 0;
+    for (int i = 0; i < turn->calls; i++) {
+        int status = turn->buffers == PEERS_WRITTEN
+                         ? peers_call_written(library, arenas, turn, call, &spent_ns)
+                         : peers_call_next(library, arenas, turn, call);
+        if (status != 0)
+            return -1;
+    }
+    return turn->buffers == PEERS_WRITTEN ? spent_ns : peers_now_ns() - begin_ns;
 }
 
 /* What a call's time is divided by. */
@@ -218,21 +268,21 @@ static inline double peers_parts(int operation)
 
 /* Takes one turn. NULL, or what went wrong. */
 static inline const char *peers_take_turn(const struct peers_library *library, struct peers_arenas *arenas,
-                                          const struct peers_turn *turn, double *samples_ns)
+                                          const struct peers_turn *turn, struct peers_sample *samples)
 {
     struct peers_call call;
     double parts = peers_parts(turn->operation);
     for (int i = 0; i < turn->warmups; i++)
         if (peers_call_next(library, arenas, turn, &call) != 0)
             return "a warm-up call failed";
-    int64_t start_ns = peers_now_ns();
+    double before_ns = peers_distance_look(&arenas->distance);
     for (int sample = 0; sample < turn->samples; sample++) {
-        for (int i = 0; i < turn->calls; i++)
-            if (peers_call_next(library, arenas, turn, &call) != 0)
-                return "a timed call failed";
-        int64_t end_ns = peers_now_ns();
-        samples_ns[sample] = (double)(end_ns - start_ns) / turn->calls / parts;
-        start_ns = end_ns;
+        int64_t spent_ns = peers_call_all(library, arenas, turn, &call);
+        if (spent_ns < 0)
+            return "a timed call failed";
+        samples[sample].ns = (double)spent_ns / turn->calls / parts;
+        samples[sample].before_ns = before_ns;
+        samples[sample].after_ns = before_ns = peers_distance_look(&arenas->distance);
     }
     size_t step = call.count / 2 ? call.count / 2 : 1;
     return peers_is_right(turn->operation, library->rank, library->ranks, &call, 0, step)
@@ -262,17 +312,19 @@ static inline const char *peers_check(const struct peers_library *library, struc
     return problem;
 }
 
-static inline int peers_answer(int descriptor, const double *samples_ns, int samples, const char *problem)
+static inline int peers_answer(int descriptor, const struct peers_sample *samples, int count,
+                               const char *problem)
 {
-    static char line[PEERS_SAMPLES_MAX * 24 + 64];
+    static char line[PEERS_SAMPLES_MAX * 48 + 64];
     size_t used = 0;
     if (problem) {
         snprintf(line, sizeof line, "failed %s\n", problem);
         return peers_say(descriptor, line);
     }
     used += (size_t)snprintf(line, sizeof line, "times");
-    for (int i = 0; i < samples; i++)
-        used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", samples_ns[i]);
+    for (int i = 0; i < count; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, " %.1f/%.0f/%.0f", samples[i].ns,
+                                 samples[i].before_ns, samples[i].after_ns);
     snprintf(line + used, sizeof line - used, "\n");
     return peers_say(descriptor, line);
 }
@@ -280,13 +332,19 @@ static inline int peers_answer(int descriptor, const double *samples_ns, int sam
 /* Reads the coordinator's line. 1 for a check, 0 for a turn, -1 for neither. */
 static inline int peers_parse(const struct peers_library *library, const char *line, struct peers_turn *turn)
 {
-    char name[32];
+    static const char *const uses[PEERS_BUFFERS] = {"same", "rotated", "written"};
+    char name[32], buffers[32] = "same";
     int check = sscanf(line, "check %31s %zu %d", name, &turn->size_bytes, &turn->variant) == 3;
     if (check)
-        turn->calls = turn->samples = turn->warmups = turn->rotate = 0;
-    else if (sscanf(line, "run %31s %zu %d %d %d %d %d", name, &turn->size_bytes, &turn->calls,
-                    &turn->samples, &turn->warmups, &turn->rotate, &turn->variant) != 7 ||
+        turn->calls = turn->samples = turn->warmups = 0;
+    else if (sscanf(line, "run %31s %zu %d %d %d %31s %d", name, &turn->size_bytes, &turn->calls,
+                    &turn->samples, &turn->warmups, buffers, &turn->variant) != 7 ||
              turn->calls < 1 || turn->samples < 1 || turn->samples > PEERS_SAMPLES_MAX)
+        return -1;
+    turn->buffers = 0;
+    while (turn->buffers < PEERS_BUFFERS && strcmp(buffers, uses[turn->buffers]) != 0)
+        turn->buffers++;
+    if (turn->buffers == PEERS_BUFFERS)
         return -1;
     turn->operation = peers_operation_find(name);
     return turn->operation < PEERS_OPERATIONS && library->functions[turn->operation] ? check : -1;
@@ -296,7 +354,7 @@ static inline int peers_parse(const struct peers_library *library, const char *l
 static inline int peers_serve_line(const struct peers_library *library, struct peers_arenas *arenas,
                                    int descriptor, const char *line)
 {
-    static double samples_ns[PEERS_SAMPLES_MAX];
+    static struct peers_sample samples[PEERS_SAMPLES_MAX];
     struct peers_turn turn;
     const char *problem = "the coordinator's line is malformed";
     int check = peers_parse(library, line, &turn);
@@ -305,8 +363,8 @@ static inline int peers_serve_line(const struct peers_library *library, struct p
                 peers_blocks_received(turn.operation, library->ranks, peers_places(arenas, &turn)) <=
             arenas->recv.bytes)
         problem =
-            check ? peers_check(library, arenas, &turn) : peers_take_turn(library, arenas, &turn, samples_ns);
-    return peers_answer(descriptor, samples_ns, problem ? 0 : turn.samples, problem) != 0 || problem;
+            check ? peers_check(library, arenas, &turn) : peers_take_turn(library, arenas, &turn, samples);
+    return peers_answer(descriptor, samples, problem ? 0 : turn.samples, problem) != 0 || problem;
 }
 
 /* The time until a fresh job has done its first call. */

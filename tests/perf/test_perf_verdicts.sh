@@ -45,6 +45,41 @@ tcp = rows(8, weft_tcp=10.1, openmpi=10.0) + rows(32 << 20, weft_tcp=10.0, openm
 assert judged("allreduce", "tcp", tcp) == ["FAIL", "PASS", "FAIL"]
 assert judged("broadcast", "shm", rows(8, weft_malloc=10.0, weft_mem=10.1, openmpi=10.0, mpich=11.0)) == ["PASS", "FAIL"]
 PYTHON
+check "near and far processors apart, beside the best peer" <<'PYTHON'
+import contextlib, io, coordinate, verdict
+assert [coordinate.state_of(*looks) for looks in ((70, 129), (70, 130), (181, 300), (180, 300), (70, 300), (0, 0))] \
+    == ["near", None, "far", None, None, None]
+class Library:
+    connections = {}
+answers = iter([[(1.0, 70, 71), (9.0, 300, 301)], [(2.0, 0, 0), (8.0, 0, 0)]])
+coordinate.ask = lambda library, line: [next(answers), next(answers)]
+assert coordinate.take_turn(Library, "pingpong", 8, 1, 2, 1, "same", 0) == [(2.0, "near"), (9.0, "far")]
+cell = coordinate.Cell("weft-mem", Library, 0, "pingpong", 8, "written")
+cell.warmups, cell.turns_us = 1, [3.0]
+cell.states_us = {"near": [5.0, 1.0, 2.0, 3.0, 4.0], "far": [9.0] * 4}
+row = cell.row()
+assert row["near_us"] == 3.0 and row["near_samples"] == 5 and row["far_samples"] == 4 and "far_us" not in row, row
+assert row["buffers"] == "written"
+def rows(size, state, **times):
+    return [{"entry": name.replace("_", "-"), "size_bytes": size, "time_us": 1.0, "fastest_us": 1.0, f"{state}_us": time}
+            for name, time in times.items()]
+table = {"operation": "pingpong", "name": "shm", "buffers": "written", "title": "shared memory", "processors": [0, 1], "libraries": [],
+         "rows": rows(8, "near", weft_mem=10.0, openmpi=11.0, mpich=12.0, impi=10.0, oneccl=90.0)
+         + rows(64, "near", weft_mem=10.5, impi=10.0) + rows(512, "near", weft_mem=10.6, oneccl=10.0)
+         + rows(8, "far", weft_mem=30.0, mpich=20.0) + rows(4096, "far", weft_mem=30.0)}
+found = verdict.ahead([table])
+assert {key: {kind: [point[2] for point in points] for kind, points in kinds.items()} for key, kinds in found.items()} == {
+    ("near", "weft-mem"): {"ahead": [8], "tie": [64], "behind": [512]}, ("far", "weft-mem"): {"ahead": [], "tie": [], "behind": [8]}}, found
+with contextlib.redirect_stdout(io.StringIO()) as text:
+    verdict.print_states(table, str)
+    verdict.print_ahead([table], str)
+lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
+assert "8 10.0 impi 10.0 1.00" in lines and "512 10.0 oneccl 10.6 1.06" in lines and "8 20.0 mpich 30.0 1.50" in lines, lines
+assert "# processors near, weft-mem: ahead of the best of openmpi, mpich, impi, oneccl at 1 of 3 points, 1 within 5 %, 1 behind" in lines, lines
+assert "# behind: pingpong, 512, buffers written: 1.06 times its time" in lines, lines
+targets = verdict.judge([table], str, "median")
+assert targets[0]["target"].startswith("buffers written: pingpong 8, "), targets[0]
+PYTHON
 check "beside bare sockets" <<'PYTHON'
 import contextlib, io, verdict
 def table(operation, **sizes):
