@@ -30,6 +30,9 @@ int weft_fd_message_send(int socket_fd, const void *data, size_t size, const int
         header->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
         memcpy(CMSG_DATA(header), fds, (size_t)count * sizeof(int));
     }
+    for (int i = 0; i < count; i++)
+        if (!weft_fd_is_own(fds[i])) /* it would be a file of the program's */
+            return EBADF;
     ssize_t sent;
     do
         sent = !weft_fd_is_own(socket_fd) ? -1 : sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

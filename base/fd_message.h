@@ -9,7 +9,7 @@
 
 #define WEFT_FD_MESSAGE_FDS 2 /* at most in one message */
 
-/* The descriptors stay the caller's. 0, or an errno: EAGAIN where the socket is full, or too many are in flight. */
+/* The descriptors are weft's, and stay the caller's. 0, or an errno: EBADF where one is not weft's any more, EAGAIN where the socket is full, or too many are in flight. */
 int weft_fd_message_send(int socket_fd, const void *data, size_t size, const int *fds, int count);
 
 /* Bytes of a message: those of data, whatever the message has behind them. -1 with errno, 0 at the end. fds: WEFT_FD_MESSAGE_FDS

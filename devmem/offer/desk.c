@@ -13,11 +13,12 @@
 #include "base/fd.h"
 #include "base/fd_message.h"
 #include "base/fork.h"
+#include "base/limits.h"
 #include "base/service.h"
 #include "devmem/offer/wire.h"
 
-#define GUESTS_MAX                                                                                           \
-    64 /* who comes when they are there takes the place of the one that has been silent for longest */
+#define RECOVERY_US 10000
+#define GUESTS_MAX  64 /* the one that has been silent for longest makes room */
 
 struct slot {
     struct weft_offer_memory memory; /* identity 0: free */
@@ -73,6 +74,10 @@ static void answer(struct desk *desk, int socket_fd, const struct offer_ask *ask
         fd = desk->slots[ask->slot].fd;
         answer.status = OFFER_GIVEN;
     }
+    if (fd >= 0 && !weft_fd_is_own(fd)) { /* the program has closed it */
+        fd = -1;
+        answer.status = OFFER_GONE;
+    }
     offer_answer_prove(desk->key, ask, answer.status, answer.mac);
     weft_fd_message_send(socket_fd, &answer, sizeof answer, &fd, fd >= 0); /* who hears nothing says so */
     pthread_mutex_unlock(&here.lock);
@@ -106,8 +111,10 @@ static void guest_comes(void *arg, int listen_fd)
     int fd = weft_fd_add(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     struct guest *guest = fd >= 0 ? malloc(sizeof *guest) : NULL;
     if (!guest) {
+        weft_limits_note(errno);
         weft_fd_close(fd);
-        return; /* it asks again, or takes another way */
+        usleep(RECOVERY_US); /* the listener stays readable: do not spin on it */
+        return;
     }
     while (desk->guest_count == GUESTS_MAX && last->next)
         last = last->next;

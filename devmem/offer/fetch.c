@@ -12,9 +12,10 @@
 
 #define PATIENCE_MS 2000
 
+/* ECONNREFUSED also where the desk has gone in between. */
 static int fail_reach(const struct weft_device_params *params, const struct weft_offer *offer, int error)
 {
-    if (error == ECONNREFUSED)
+    if (error == ECONNREFUSED || error == ECONNRESET || error == EPIPE)
         return params->fail(
             WEFT_UNSUPPORTED,
             "device memory of process %d: nobody hands out its descriptor: the process has ended, "
@@ -65,17 +66,16 @@ static int take(const struct weft_device_params *params, const struct weft_offer
     uint8_t mac[WEFT_MAC_BYTES];
     int fds[WEFT_FD_MESSAGE_FDS], is_cut, status = WEFT_OK;
     ssize_t got = weft_fd_message_receive(socket_fd, &answer, sizeof answer, fds, &is_cut);
-    int error = got < 0 || is_cut ? errno : 0;
+    int error = got < 0 || is_cut ? errno : got == 0 ? ECONNREFUSED : 0;
     if (got == (ssize_t)sizeof answer)
         offer_answer_prove(offer->key, ask, answer.status, mac);
     if (error)
         status = fail_reach(params, offer, error);
-    else if (got &&
-             (got != (ssize_t)sizeof answer || is_cut || !weft_crypto_equal(mac, answer.mac, sizeof mac)))
+    else if (got != (ssize_t)sizeof answer || is_cut || !weft_crypto_equal(mac, answer.mac, sizeof mac))
         status = params->fail(WEFT_PROTOCOL,
                               "device memory of process %d: what answers at its socket is not this process",
                               offer->pid);
-    else if (!got || answer.status != OFFER_GIVEN || fds[0] < 0)
+    else if (answer.status != OFFER_GIVEN || fds[0] < 0)
         status = params->fail(
             WEFT_PROTOCOL, "a handle of device memory is not, or no longer, one of process %d's", offer->pid);
     if (status == WEFT_OK) {
@@ -91,13 +91,14 @@ static int ask_for(const struct weft_device_params *params, const struct weft_of
 {
     const int64_t until_ns = weft_deadline_ns(PATIENCE_MS);
     struct offer_ask ask = {.magic = OFFER_MAGIC, .slot = offer->slot, .serial = offer->serial};
-    int error = reach(socket_fd, offer, until_ns);
     weft_crypto_random(ask.nonce, sizeof ask.nonce);
-    offer_ask_prove(offer->key, &ask, ask.mac);
+    offer_ask_prove(offer->key, &ask,
+                    ask.mac); /* before it is a guest there, where it must not be silent for long */
+    int error = reach(socket_fd, offer, until_ns);
     if (!error)
         error = weft_fd_message_send(socket_fd, &ask, sizeof ask, NULL, 0);
     if (error && error != ETIME)
-        return fail_reach(params, offer, error == EPIPE || error == ECONNRESET ? ECONNREFUSED : error);
+        return fail_reach(params, offer, error);
     if (error || !await(socket_fd, until_ns))
         return fail_late(params, offer);
     return take(params, offer, socket_fd, &ask, fd);

@@ -77,7 +77,7 @@ static struct shm_frame hello(const struct shm_address *address)
 
 static int memory_make(size_t size, int seals)
 {
-    int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = weft_fd_add(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)size), 0);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
@@ -131,7 +131,7 @@ static void bad_introductions_are_refused(void **state)
         int fd = dial(&world, &address);
         struct shm_frame frame = hello(&address);
         size_t size = SHM_RING_BYTES + (variant == LONG ? 4096 : 0) - (variant == SHORT ? 4096 : 0);
-        int ring = variant == NOT_MEMORY ? open("/dev/zero", O_RDWR | O_CLOEXEC)
+        int ring = variant == NOT_MEMORY ? weft_fd_add(open("/dev/zero", O_RDWR | O_CLOEXEC))
                                          : memory_make(size, variant == UNSEALED ? 0 : F_SEAL_SHRINK);
         int control = memory_make(variant == CONTROL_SIZE ? SHM_PAGE / 2 : SHM_PAGE,
                                   variant == CONTROL_UNSEALED ? 0 : F_SEAL_SHRINK);
@@ -149,8 +149,8 @@ static void bad_introductions_are_refused(void **state)
                 shm_frame_send(world.nodes[0].transport, fd, &frame, fds, variant == NO_MEMORY ? 0 : 2), 0);
         if (is_refused(&world, fd) != (variant != FINE))
             fail_msg("variant %d: expected %s", variant, variant == FINE ? "an answer" : "a refusal");
-        close(ring);
-        close(control);
+        weft_fd_close(ring);
+        weft_fd_close(control);
         weft_fd_close(fd);
         expect_service(&world);
     }
@@ -170,8 +170,8 @@ static uint8_t *introduce(struct conform_world *world, int *fd)
     const int fds[] = {ring, memory_make(SHM_PAGE, F_SEAL_SHRINK)};
     assert_int_equal(shm_frame_send(world->nodes[0].transport, *fd, &frame, fds, 2), 0);
     assert_int_equal(is_refused(world, *fd), 0);
-    close(fds[0]);
-    close(fds[1]);
+    weft_fd_close(fds[0]);
+    weft_fd_close(fds[1]);
     return memory;
 }
 
@@ -236,7 +236,7 @@ static void bad_segments_are_refused(void **state)
         if (variant != FINE)
             assert_int_equal(is_refused(&world, fd), 1);
         conform_settle(&world);
-        close(segment);
+        weft_fd_close(segment);
         weft_fd_close(fd);
         munmap(memory, SHM_RING_BYTES);
         expect_service(&world);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -241,7 +242,9 @@ static void test_who_has_no_key_gets_nothing(void **state)
     memcpy(longer, &good, sizeof good);
     expect_silence(&offer, longer, sizeof longer, -1);
     ask.magic = 0;
+    assert_int_equal(weft_fd_note(STDERR_FILENO), 0);
     expect_silence(&offer, &ask, sizeof ask, STDERR_FILENO); /* what comes along is closed */
+    weft_fd_forget(STDERR_FILENO);
     close(dial(&offer));
     assert_int_equal(fetched(&offer, &inode), WEFT_OK);
     expect_no_leak(&before);
@@ -279,9 +282,10 @@ __attribute__((noreturn)) static void impostor(const struct weft_offer *offer, i
 {
     static struct sockaddr_un name;
     int length = offer_socket_name(offer->key, &name);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (bind(listener, (struct sockaddr *)&name, (socklen_t)length) || listen(listener, 8) ||
-        write(ready, "r", 1) != 1)
+    if (weft_fd_note(listener) || bind(listener, (struct sockaddr *)&name, (socklen_t)length) ||
+        listen(listener, 8) || write(ready, "r", 1) != 1)
         _exit(1);
     for (int lie = 0;; lie = (lie + 1) % LIES) {
         struct offer_ask ask;
@@ -309,7 +313,7 @@ static void test_what_an_impostor_gives_is_not_taken(void **state)
     (void)state;
     static const char *const expected[LIES] = {
         [SAYS_NOTHING] = "it has not handed out the descriptor within 2000 ms",
-        [LEAVES] = "is not, or no longer, one of process",
+        [LEAVES] = "nobody hands out its descriptor",
         [SAYS_TOO_LITTLE] = "what answers at its socket is not this process",
         [HAS_ANOTHER_KEY] = "what answers at its socket is not this process",
         [ANSWERS_ANOTHER_QUESTION] = "what answers at its socket is not this process",
@@ -326,7 +330,7 @@ static void test_what_an_impostor_gives_is_not_taken(void **state)
     assert_int_equal(read(ready[0], &byte, 1), 1);
     test_leak_take(&before);
     for (int lie = 0; lie < LIES; lie++)
-        expect_refusal(&offer, lie == SAYS_NOTHING ? WEFT_UNSUPPORTED : WEFT_PROTOCOL, expected[lie]);
+        expect_refusal(&offer, lie <= LEAVES ? WEFT_UNSUPPORTED : WEFT_PROTOCOL, expected[lie]);
     assert_int_equal(test_leak_check(&before), 0);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -339,6 +343,7 @@ static void test_what_an_impostor_gives_is_not_taken(void **state)
 __attribute__((noreturn)) static void exporter(int out)
 {
     struct weft_offer offer;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     weft_offer_open();
     put(0x1000, 1, &offer);
     if (write(out, &offer, sizeof offer) != sizeof offer)

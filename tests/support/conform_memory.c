@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads: expose, map, pull, alloc and free; and taking back what was exposed. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -354,6 +355,70 @@ static void piped_memory_is_taken_back(void **state)
     conform_close(&pair.world);
 }
 
+/* While the peer reads it: what it gets is whole, or nothing. */
+#define SLICES      3
+#define SLICE_BYTES (256u << 10)
+
+struct slices {
+    struct pair *pair;
+    const struct weft_token *token;
+    pthread_barrier_t begin;
+    uint8_t copy[SLICE_BYTES];
+    int wrong;
+};
+
+static void *read_slices(void *arg)
+{
+    struct slices *slices = arg;
+    pthread_barrier_wait(&slices->begin);
+    for (size_t i = 0; i < SLICES; i++) {
+        if (slices->pair->b->ops.pull(slices->pair->ba, slices->token, i * SLICE_BYTES, slices->copy,
+                                      SLICE_BYTES))
+            break;
+        for (size_t k = 0; k < SLICE_BYTES; k++)
+            slices->wrong += slices->copy[k] != i + 1;
+    }
+    return NULL;
+}
+
+static void pipes_are_taken_back_under_a_reader(void **state)
+{
+    enum { ROUNDS = 300 };
+    static uint8_t memory[SLICES * SLICE_BYTES];
+    static struct slices slices;
+    struct pair pair;
+    struct weft_token token;
+    pthread_t reader;
+    uint32_t pipe_index;
+    size_t taken = 0;
+    pair_open(&pair, state);
+    slices = (struct slices){.pair = &pair, .token = &token};
+    pthread_barrier_init(&slices.begin, NULL, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        int status = pair.a->ops.pipe_open(pair.ab, memory, sizeof memory, SLICE_BYTES, &token, &pipe_index);
+        if (status == WEFT_UNSUPPORTED)
+            break;
+        assert_int_equal(status, 0);
+        for (size_t i = 0; i < SLICES; i++) {
+            memset(memory + i * SLICE_BYTES, (int)i + 1, SLICE_BYTES);
+            assert_int_equal(
+                pair.a->ops.pipe_put(pair.ab, pipe_index, memory + i * SLICE_BYTES, SLICE_BYTES, &taken), 0);
+            assert_int_equal(taken, SLICE_BYTES);
+        }
+        pass_token(&pair, &token);
+        assert_int_equal(pthread_create(&reader, NULL, read_slices, &slices), 0);
+        pthread_barrier_wait(&slices.begin);
+        for (int k = round % 64 * 20; k > 0; k--) /* now sooner, now later in what it reads */
+            __asm__ volatile("" ::: "memory");
+        pair.a->ops.pipe_close(pair.ab, pipe_index, 0);
+        memset(memory, 0x77, sizeof memory);
+        pthread_join(reader, NULL);
+        assert_int_equal(slices.wrong, 0);
+    }
+    pthread_barrier_destroy(&slices.begin);
+    conform_close(&pair.world);
+}
+
 static void garbage_tokens_are_refused(void **state)
 {
     struct pair pair;
@@ -423,13 +488,14 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
     const struct CMUnitTest back[] = {cmocka_unit_test(memory_is_taken_back),
-                                      cmocka_unit_test(piped_memory_is_taken_back)};
+                                      cmocka_unit_test(piped_memory_is_taken_back),
+                                      cmocka_unit_test(pipes_are_taken_back_under_a_reader)};
     size_t used = conform_append(tests, capacity, any, 1);
     if (backend->offers & WEFT_CAP_READ)
         used += conform_append(tests + used, capacity - used, reads, sizeof reads / sizeof reads[0]);
     if (backend->reads_maps_only_alloc)
         used += conform_append(tests + used, capacity - used, segments, 1);
     if (backend->takes_back)
-        used += conform_append(tests + used, capacity - used, back, 2);
+        used += conform_append(tests + used, capacity - used, back, sizeof back / sizeof back[0]);
     return used;
 }

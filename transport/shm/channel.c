@@ -155,12 +155,17 @@ static int frame_take(struct shm_channel *channel)
     return status == WEFT_AGAIN ? WEFT_TRANSPORT : status;
 }
 
-void shm_channel_refresh(struct shm_channel *channel)
+int shm_channel_refresh(struct shm_channel *channel)
 {
-    /* The end of the channel is left where it is: the service thread will find it, too. */
+    int status = WEFT_OK;
     while (atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP &&
-           frame_take(channel) == WEFT_OK)
-        ;
+           channel->failure == WEFT_OK && status == WEFT_OK)
+        status = frame_take(channel);
+    /* The end of the channel is left where it is: the service thread will find it, too. A frame that could not be taken is gone. */
+    if (status == WEFT_OK || status == WEFT_AGAIN || status == WEFT_PEER_FAILED)
+        return channel->failure;
+    channel->failure = status;
+    return status;
 }
 
 /* Under the lock: after it, the service thread does not touch the channel any more. */
@@ -182,7 +187,7 @@ static void channel_ready(void *arg, int fd)
     struct shm_channel *channel = arg;
     struct weft_transport *transport = channel->transport;
     pthread_mutex_lock(&transport->lock);
-    int status = WEFT_OK;
+    int status = channel->failure;
     for (int i = 0; i < FRAMES_PER_CALL && channel->watched && status == WEFT_OK; i++)
         status = frame_take(channel);
     if (channel->watched && status && status != WEFT_AGAIN)

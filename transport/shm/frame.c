@@ -34,6 +34,8 @@ int shm_socket_peer(struct weft_transport *transport, int socket_fd, int *pid)
     return WEFT_OK;
 }
 
+_Static_assert(SHM_FRAME_FDS == WEFT_FD_MESSAGE_FDS, "as many as one message has");
+
 int shm_frame_send(struct weft_transport *transport, int socket_fd, const struct shm_frame *frame,
                    const int *fds, int fd_count)
 {

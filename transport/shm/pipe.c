@@ -150,6 +150,19 @@ int shm_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory
     return done ? WEFT_OK : WEFT_AGAIN;
 }
 
+/* In one call, in which nobody else reads: between two the peer could read the end of one slice and the beginning of the next, and take that
+ * for one. */
+static void pipe_empty(int fd)
+{
+    uint8_t scratch[SHM_PAGE]; /* that nobody reads */
+    struct iovec all[PIPE_BYTES / SHM_PAGE];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        all[i] = (struct iovec){scratch, sizeof scratch};
+    ssize_t got = 1;
+    while (got > 0 || (got < 0 && errno == EINTR))
+        got = weft_fd_is_own(fd) ? readv(fd, all, sizeof all / sizeof *all) : 0;
+}
+
 void shm_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken)
 {
     struct shm_pipe *pipe = &link->pipes[pipe_index];
@@ -160,9 +173,7 @@ void shm_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken)
      * writing end closed when it finds too little. */
     weft_fd_close(pipe->write_fd);
     pipe->write_fd = -1;
-    uint8_t scratch[4096];
-    while (weft_fd_is_own(pipe->read_fd) && read(pipe->read_fd, scratch, sizeof scratch) > 0)
-        ;
+    pipe_empty(pipe->read_fd);
     struct shm_frame frame = {
         .magic = SHM_FRAME_MAGIC, .version = SHM_VERSION, .kind = SHM_FREE, .segment = pipe->id};
     shm_frame_send(link->transport, link->fd, &frame, NULL, 0);
@@ -226,12 +237,13 @@ static size_t pipe_read(int fd, uint8_t *destination, size_t size)
     while (done < size) {
         struct iovec rest = {destination + done, size - done};
         int asks = atomic_load_explicit(&asks_first, memory_order_relaxed);
-        if (asks && !there && (ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size))
+        if (asks && !there && (ioctl(fd, FIONREAD, &there) || there < 0 || (size_t)there < size - done))
             break;
         ssize_t got = asks ? read(fd, rest.iov_base, rest.iov_len) : preadv2(fd, &rest, 1, -1, RWF_NOWAIT);
         if (got > 0)
             done += (size_t)got;
-        else if (got < 0 && !asks && errno != EAGAIN && errno != EINTR)
+        else if (got < 0 && !asks &&
+                 (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM || errno == EINVAL))
             atomic_store_explicit(&asks_first, 1, memory_order_relaxed);
         else if (got == 0 || errno != EINTR)
             break;
@@ -244,10 +256,10 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
     struct weft_transport *transport = link->transport;
     size_t done = 0;
     pthread_mutex_lock(&transport->lock);
-    int fd = pipe_find(link->peer, id);
-    for (struct shm_channel *c = transport->channels; c && fd < 0; c = c->next) {
+    int status = WEFT_OK, fd = pipe_find(link->peer, id);
+    for (struct shm_channel *c = transport->channels; c && fd < 0 && status == WEFT_OK; c = c->next) {
         if (c->peer == link->peer) {
-            shm_channel_refresh(c);
+            status = shm_channel_refresh(c);
             fd = pipe_find(link->peer, id);
         }
     }
@@ -258,6 +270,8 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
     pthread_mutex_unlock(&transport->lock);
     if (done == size)
         return WEFT_OK;
+    if (fd < 0 && status != WEFT_OK)
+        return status; /* in the words of what is missing here */
     if (gone)
         return transport->params.fail(WEFT_PEER_FAILED, "shm: a peer has taken back what was in a pipe");
     return transport->params.fail(WEFT_PROTOCOL, "shm: a peer put %zu of %zu bytes into a pipe", done, size);

@@ -182,18 +182,19 @@ static int segment_look(struct weft_link *link, const struct shm_token *token, s
     uint64_t id = token->segment;
     pthread_mutex_lock(&transport->lock);
     const struct shm_mapping *found = mapping_find(link->peer, id);
-    for (struct shm_channel *c = transport->channels; c && !found; c = c->next) {
+    int status = WEFT_OK;
+    for (struct shm_channel *c = transport->channels; c && !found && status == WEFT_OK; c = c->next) {
         if (c->peer == link->peer) {
-            shm_channel_refresh(c);
+            status = shm_channel_refresh(c);
             found = mapping_find(link->peer, id);
         }
     }
     if (found)
         *entry = (struct shm_map_entry){found->id, found->size, found->base};
     pthread_mutex_unlock(&transport->lock);
-    if (found)
-        return WEFT_OK;
-    int status = shm_cell_check(link, token); /* whoever gives up may free its memory right away */
+    if (found || status != WEFT_OK)
+        return found ? WEFT_OK : status;
+    status = shm_cell_check(link, token); /* whoever gives up may free its memory right away */
     if (status)
         return status;
     return transport->params.fail(

@@ -62,7 +62,7 @@ struct shm_peer {
 
 enum shm_channel_state { SHM_CHANNEL_NEW, SHM_CHANNEL_UP, SHM_CHANNEL_DEAD };
 
-/* The receiving end of a peer's link. state, watched and peer are guarded by the lock; the ring belongs to
+/* The receiving end of a peer's link. state, watched, failure and peer are guarded by the lock; the ring belongs to
  * the polling thread once the channel is adopted. */
 struct shm_channel {
     struct shm_consumer ring;
@@ -72,6 +72,7 @@ struct shm_channel {
     int fd;
     int watched;
     int broken; /* has sent nonsense: read no more */
+    int failure; /* of a frame that the polling thread could not take; the service thread ends the channel then */
     int adopted;
     _Atomic int state;
     struct shm_channel *next;
@@ -205,8 +206,9 @@ void shm_listener_close(struct weft_transport *transport);
 /* Under the lock, on the service thread: takes over the connection of a peer that has proven itself. The caller
  * closes fd when this fails. */
 int shm_channel_make(struct weft_transport *transport, int fd, const struct shm_identity *source);
-/* Reads frames that have come for a channel. Under the lock; leaves the end of a channel to the service. */
-void shm_channel_refresh(struct shm_channel *channel);
+/* Reads frames that have come for a channel. Under the lock; leaves the end of a channel to the service. WEFT_OK, or why one that came could
+ * not be taken. */
+int shm_channel_refresh(struct shm_channel *channel);
 /* Ends a channel that is dead or whose transport closes. Not under the lock. */
 void shm_channel_free(struct shm_channel *channel);
 
