@@ -18,7 +18,7 @@
 #include "devmem/offer/offer.h"
 
 #define WEFT_CUDA_HANDLE_MAGIC   UINT32_C(0x75635457) /* "WTcu" */
-#define WEFT_CUDA_HANDLE_VERSION 1
+#define WEFT_CUDA_HANDLE_VERSION 2
 
 enum weft_cuda_method { WEFT_CUDA_LEGACY = 1, WEFT_CUDA_VMM, WEFT_CUDA_POOL };
 

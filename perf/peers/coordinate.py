@@ -75,12 +75,10 @@ def start_table(table, build, folder, cpus, say):
     common = {"PEERS_SOCKET": path, "PEERS_CPUS": ",".join(map(str, cpus)), "PEERS_ARENA": str(table["arena"])}
     running = []
     for library in table["make"](build, folder, len(cpus)):
-        if table["ranks"] == len(cpus) == 2:
-            library.environment = {**library.environment, "PEERS_DISTANCE": libraries.page(folder, library.name)}
         if library.missing:
             say(f"# absent: {library.name}: {library.missing}")
             continue
-        library.start(folder, common)
+        library.start(folder, common, looks=table["ranks"] == len(cpus) == 2)
         absent = gather(listener, [library], table["ranks"])
         if absent:
             say(f"# absent: {library.name} did not start: {library.log_tail()}")
@@ -260,9 +258,6 @@ def run_table(name, operations, options, say, progress, done):
     finally:
         for library in running:
             library.stop()
-        for library in running:
-            if library.environment.get("PEERS_DISTANCE"):
-                os.unlink(library.environment["PEERS_DISTANCE"])
         keep_logs(folder, os.path.join(options.build, "peers", "logs", name))
         shutil.rmtree(folder, ignore_errors=True)
 

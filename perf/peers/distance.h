@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PEERS_LOOK_ROUNDS = 100, PEERS_LINE = 64 };
+enum { PEERS_LOOK_ROUNDS = 100, PEERS_LOOK_SECONDS = 10, PEERS_LINE = 64 };
 
 /* A word of each rank, in lines apart; NULL: nobody asks. */
 struct peers_distance {
@@ -39,28 +39,44 @@ static inline struct peers_distance peers_distance_open(int rank, int ranks)
     return distance;
 }
 
-/* Nanoseconds of one way; 0 where nobody asks. Both ranks look at the same time. */
+static inline int64_t peers_distance_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Waits for the other rank's word. 0 where that does not come: its turn has failed. */
+static inline int peers_distance_await(const uint32_t *word, uint32_t round)
+{
+    const int64_t until_ns = peers_distance_ns() + PEERS_LOOK_SECONDS * INT64_C(1000000000);
+    for (uint32_t spins = 1; __atomic_load_n(word, __ATOMIC_ACQUIRE) != round; spins++)
+        if (spins % (1 << 20) == 0 && peers_distance_ns() > until_ns)
+            return 0;
+    return 1;
+}
+
+/* Nanoseconds of one way; 0 where nobody asks, or nobody answers any more. Both ranks look at the same time. */
 static inline double peers_distance_look(struct peers_distance *distance)
 {
-    struct timespec begin, end;
+    int64_t begin_ns = 0;
     uint32_t *mine = distance->words[distance->rank & 1], *theirs = distance->words[!(distance->rank & 1)];
     if (!mine)
         return 0;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = 0; i < PEERS_LOOK_ROUNDS; i++) {
         distance->round++;
         if (distance->rank == 0)
             __atomic_store_n(mine, distance->round, __ATOMIC_RELEASE);
-        while (__atomic_load_n(theirs, __ATOMIC_ACQUIRE) != distance->round)
-            ;
+        if (!peers_distance_await(theirs, distance->round)) {
+            distance->words[0] = distance->words[1] = NULL;
+            return 0;
+        }
         if (distance->rank != 0)
             __atomic_store_n(mine, distance->round, __ATOMIC_RELEASE);
         if (i == 0) /* who was here first has waited */
-            clock_gettime(CLOCK_MONOTONIC, &begin);
+            begin_ns = peers_distance_ns();
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double ns = (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
-    return ns / (2 * (PEERS_LOOK_ROUNDS - 1));
+    return (double)(peers_distance_ns() - begin_ns) / (2 * (PEERS_LOOK_ROUNDS - 1));
 }
 
 #endif

