@@ -29,4 +29,4 @@ help:
 	@sed -n 's/^#= //p' Makefile $(MAKE_PARTS)
 
 # What the compiler has found that each object depends on.
--include $(patsubst %.o,%.d,$(LIB_OBJECTS) $(TOOL_OBJECTS) $(TEST_OBJECTS))
+-include $(patsubst %.o,%.d,$(sort $(LIB_OBJECTS) $(WHOLE_OBJECTS) $(TOOL_OBJECTS) $(TEST_OBJECTS)))

@@ -57,21 +57,39 @@ lib-shared: $(BUILD)/libweft.so
 $(BUILD)/%.o: %.c $(BUILD)/config
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
 
+# Of one compilation come two objects: the plain one, which tests and most tools are linked with, and under whole/ one that holds besides what
+# link-time optimisation reads. Kernels are plain alone: each is compiled for an instruction set, and called by a pointer. So is what holds
+# assembler. Without a seed of its own an object would have other names in it every time.
+WHOLE := $(and $(filter auto yes,$(WITH_LTO)),$(HAVE_lto))
+PLAIN_ALWAYS := $(call objects,$(addprefix devmem/,reduce_portable.c reduce_avx2.c reduce_avx512.c cuda/kernel_image.c))
+SPLIT_OBJECTS := $(if $(WHOLE),$(filter-out $(PLAIN_ALWAYS),$(LIB_OBJECTS)))
+WHOLE_OBJECTS := $(patsubst $(BUILD)/%,$(BUILD)/whole/%,$(SPLIT_OBJECTS)) $(filter-out $(SPLIT_OBJECTS),$(LIB_OBJECTS))
+OBJCOPY ?= $(or $(shell $(CC) -print-prog-name=objcopy),objcopy)
+
+$(BUILD)/whole/%.o: %.c $(BUILD)/config
+	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -flto -ffat-lto-objects -frandom-seed=$< -c $< -o $@
+$(SPLIT_OBJECTS): $(BUILD)/%.o: $(BUILD)/whole/%.o
+	$(Q)mkdir -p $(@D) && $(OBJCOPY) -R '.gnu.lto_*' -R '.gnu.debuglto_*' $< $@
+
 $(BUILD)/libweft-parts.a: $(LIB_OBJECTS)
 $(BUILD)/libweft-tools.a: $(TOOLS_LIB_OBJECTS)
 $(TOOLS_LIB_OBJECTS): | need-expat
 $(ARCHIVES): $(BUILD)/parts
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $(filter %.o,$^)
 
-# The library for others has one object, and no names but the public ones: a program's own functions may have any others.
-OBJCOPY ?= $(or $(shell $(CC) -print-prog-name=objcopy),objcopy)
-$(BUILD)/libweft.a: $(BUILD)/libweft-parts.a
-	$(call say,AR,$@)rm -f $@ && $(CC) -r -nostdlib -Wl,--whole-archive $< -Wl,--no-whole-archive -o $(BUILD)/weft.o && \
-		$(OBJCOPY) --localize-hidden $(BUILD)/weft.o && ar qcs $@ $(BUILD)/weft.o
+# What is shipped is one object, optimised whole where the compiler can: a small message passes a dozen files, and takes about a tenth
+# less without calls between them (docs/performance.md). The shared library is made of it, the archive, and weft-perf, which measures
+# what is shipped.
+$(BUILD)/weft-whole.o: $(WHOLE_OBJECTS) $(BUILD)/parts
+	$(call say,LD,$@)$(CC) $(if $(WHOLE),$(CFLAGS_BUILD) $(CFLAGS) -flto=auto -flinker-output=nolto-rel) -r -nostdlib $(WHOLE_OBJECTS) -o $@
 
-$(BUILD)/libweft.so.$(VERSION): $(LIB_OBJECTS) libweft.map $(BUILD)/parts
+# For others it has no names but the public ones: a program's own functions may have any others.
+$(BUILD)/libweft.a: $(BUILD)/weft-whole.o
+	$(call say,AR,$@)rm -f $@ && $(OBJCOPY) --localize-hidden $< $(BUILD)/weft.o && ar qcs $@ $(BUILD)/weft.o
+
+$(BUILD)/libweft.so.$(VERSION): $(BUILD)/weft-whole.o libweft.map
 	$(call say,LD,$@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(SONAME) -Wl,--version-script=libweft.map \
-		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(LIB_OBJECTS) $(LIBS) -o $@
+		$(if $(MODE_FLAGS),,-Wl,-z,defs) $< $(LIBS) -o $@
 
 $(BUILD)/libweft.so: $(BUILD)/libweft.so.$(VERSION)
 	$(Q)ln -sf $(<F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $@

@@ -16,5 +16,7 @@ $(BUILD)/weft-plan: $(PLAN_OBJECTS)
 $(BUILD)/weft-perf: $(PERF_OBJECTS)
 $(BUILD)/weft-topo: $(TOPO_OBJECTS)
 $(BUILD)/weft-perf $(BUILD)/weft-topo: TOOL_LIBS := $(LIBS_jansson)
-$(PROGRAMS): $(ARCHIVES)
+$(BUILD)/weft-perf: $(BUILD)/libweft-tools.a $(BUILD)/weft-whole.o
+$(BUILD)/weft-plan $(BUILD)/weft-topo: $(ARCHIVES)
+$(PROGRAMS):
 	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) $(TOOL_LIBS) -o $@

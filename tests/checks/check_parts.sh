@@ -37,6 +37,15 @@ status=$?
 if [[ $status != 0 ]] && grep -q '^weft: ofi is missing: ' "$work/err"; then ok "a part that is asked for and not there"; else
     bad "a part that is asked for and not there (status $status)"
 fi
+# How what is shipped is optimised, likewise.
+flags() { run_make -n "$@" "$work/build/weft-whole.o" 2>"$work/err" | grep -c -- '-flto'; }
+nothing "link-time optimisation that is left out" "$([[ $(flags WITH_LTO=no) == 0 ]] || echo "-flto is used")"
+if run_make O=-O0 WITH_LTO=yes "$work/build/config" >"$work/out" 2>"$work/err" || ! grep -q '^weft: lto is missing: ' "$work/err"; then
+    bad "link-time optimisation that is asked for and cannot be"
+else
+    ok "link-time optimisation that is asked for and cannot be"
+fi
+
 run_make WITH_OFI=perhaps print-libs >"$work/out" 2>"$work/err"
 status=$?
 if [[ $status != 0 ]] && grep -q 'WITH_OFI=perhaps: auto, yes or no is expected' "$work/err"; then ok "a value that is none"; else
