@@ -26,6 +26,11 @@ struct weft_ze_init_drivers {
 typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_handle_t *drivers,
                                                   struct weft_ze_init_drivers *wanted);
 
+/* API 1.6: the descriptor in a handle of zeMemGetIpcHandle(), which stays the driver's; and giving such a handle back. */
+typedef ze_result_t weft_ze_ipc_descriptor_function(ze_context_handle_t context, ze_ipc_mem_handle_t handle,
+                                                    uint64_t *descriptor);
+typedef ze_result_t weft_ze_ipc_put_function(ze_context_handle_t context, ze_ipc_mem_handle_t handle);
+
 /* --- the table */
 
 /* X(symbol, type, whether it is needed) */
@@ -38,6 +43,8 @@ typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_han
     X(zeDeviceGet, __typeof__(zeDeviceGet), 1)                                                               \
     X(zeDeviceGetProperties, __typeof__(zeDeviceGetProperties), 1)                                           \
     X(zeDeviceGetMemoryProperties, __typeof__(zeDeviceGetMemoryProperties), 1)                               \
+    X(zeDeviceGetExternalMemoryProperties, __typeof__(zeDeviceGetExternalMemoryProperties), 1)               \
+    X(zeDeviceCanAccessPeer, __typeof__(zeDeviceCanAccessPeer), 1)                                           \
     X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)                               \
     X(zeDeviceGetSubDevices, __typeof__(zeDeviceGetSubDevices), 1)                                           \
     X(zeDeviceGetCommandQueueGroupProperties, __typeof__(zeDeviceGetCommandQueueGroupProperties), 1)         \
@@ -49,6 +56,9 @@ typedef ze_result_t weft_ze_init_drivers_function(uint32_t *count, ze_driver_han
     X(zeMemFree, __typeof__(zeMemFree), 1)                                                                   \
     X(zeMemGetAllocProperties, __typeof__(zeMemGetAllocProperties), 1)                                       \
     X(zeMemGetAddressRange, __typeof__(zeMemGetAddressRange), 1)                                             \
+    X(zeMemGetIpcHandle, __typeof__(zeMemGetIpcHandle), 1)                                                   \
+    X(zeMemPutIpcHandle, weft_ze_ipc_put_function, 0)                                                        \
+    X(zeMemGetFileDescriptorFromIpcHandleExp, weft_ze_ipc_descriptor_function, 0)                            \
     X(zeCommandListCreateImmediate, __typeof__(zeCommandListCreateImmediate), 1)                             \
     X(zeCommandListCreate, __typeof__(zeCommandListCreate), 1)                                               \
     X(zeCommandListReset, __typeof__(zeCommandListReset), 1)                                                 \

@@ -46,16 +46,45 @@ static uint32_t find_group(const struct weft_ze_driver *driver, ze_device_handle
     return 0;
 }
 
+/* Whether its memory can be given to others as a dma-buf, and taken from them. */
+static void find_external(const struct weft_ze_driver *driver, struct weft_ze_ordinal *ordinal)
+{
+    ze_device_external_memory_properties_t external = {
+        .stype = ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES};
+    if (driver->zeDeviceGetExternalMemoryProperties(ordinal->device, &external) != ZE_RESULT_SUCCESS)
+        return;
+    ordinal->exports = (external.memoryAllocationExportTypes & ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) != 0;
+    ordinal->imports = (external.memoryAllocationImportTypes & ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) != 0;
+}
+
+/* A tile whose uuid is not known has none. */
+static void find_tiles(const struct weft_ze_driver *driver, struct weft_ze_ordinal *ordinal)
+{
+    ordinal->tile_count = WEFT_ZE_TILES_MAX;
+    if (driver->zeDeviceGetSubDevices(ordinal->device, &ordinal->tile_count, ordinal->tiles) !=
+        ZE_RESULT_SUCCESS)
+        ordinal->tile_count = 0;
+    if (ordinal->tile_count > WEFT_ZE_TILES_MAX)
+        ordinal->tile_count = WEFT_ZE_TILES_MAX;
+    for (uint32_t t = 0; t < ordinal->tile_count; t++) {
+        ze_device_properties_t tile = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+        if (driver->zeDeviceGetProperties(ordinal->tiles[t], &tile) == ZE_RESULT_SUCCESS)
+            memcpy(ordinal->tile_uuids[t], tile.uuid.id, sizeof ordinal->tile_uuids[t]);
+    }
+}
+
 /* One GPU, with what never changes of it. */
-static void add_device(struct weft_device *device, int place, ze_device_handle_t found)
+static void add_device(struct weft_device *device, int place, ze_device_handle_t found,
+                       const ze_device_properties_t *properties)
 {
     struct weft_ze_ordinal *added = &device->ordinals[device->count++];
-    *added = (struct weft_ze_ordinal){.device = found, .place = place, .tile_count = WEFT_ZE_TILES_MAX};
+    memset(added, 0, sizeof *added);
+    added->device = found;
+    added->place = place;
+    memcpy(added->uuid, properties->uuid.id, sizeof added->uuid);
     added->group = find_group(&device->driver, found);
-    if (device->driver.zeDeviceGetSubDevices(found, &added->tile_count, added->tiles) != ZE_RESULT_SUCCESS)
-        added->tile_count = 0;
-    if (added->tile_count > WEFT_ZE_TILES_MAX)
-        added->tile_count = WEFT_ZE_TILES_MAX;
+    find_tiles(&device->driver, added);
+    find_external(&device->driver, added);
 }
 
 /* The GPUs of one driver, behind those of the others. A driver without any gets no context. */
@@ -78,7 +107,7 @@ static int add_devices(struct weft_device *device, ze_driver_handle_t from, char
             return weft_ze_word(result, text, "asking for device %u", i);
         }
         if (properties.type == ZE_DEVICE_TYPE_GPU)
-            add_device(device, device->place_count, found[i]);
+            add_device(device, device->place_count, found[i], &properties);
     }
     if (device->count == before)
         return WEFT_OK;

@@ -3,7 +3,8 @@
  *
  * Identity. Level Zero numbers its allocations: ze_memory_allocation_properties_t, id. Intel's driver counts them up for the life of the process,
  * so that an allocation at an address that was freed has another number. Drivers count each for itself: the driver's place is
- * mixed in.
+ * mixed in. Memory that it gives out from a pool has the pool's number: what comes next at the same address there is the same memory, and
+ * what is cached about it stays true, as long as it is not longer. So the length is mixed in.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Memory and Images, Unified Shared Memory.
  */
@@ -28,6 +29,12 @@ static int ordinal_of(const struct weft_device *device, ze_device_handle_t handl
     return -1;
 }
 
+/* Pools have small allocations: of the length the last 23 bits. The first bit of all is that of pins. */
+static uint64_t identity_of(uint64_t id, int place, size_t length)
+{
+    return ((id + 1) * WEFT_ZE_DRIVERS_MAX + (uint64_t)place) ^ ((uint64_t)length & 0x7fffff) << 40;
+}
+
 /* Fills the span where the memory is this driver's. */
 static int ask(const struct weft_device *device, int place, const void *pointer,
                struct weft_device_span *span)
@@ -44,22 +51,24 @@ static int ask(const struct weft_device *device, int place, const void *pointer,
         return 0;
     int is_device = properties.type == ZE_MEMORY_TYPE_DEVICE,
         is_host = properties.type == ZE_MEMORY_TYPE_HOST;
+    int ordinal = is_host ? -1 : ordinal_of(device, owner);
+    uint32_t others =
+        ordinal >= 0 && device->ordinals[ordinal].exports ? WEFT_SPAN_IPC | WEFT_SPAN_DMABUF : 0;
     *span = (struct weft_device_span){
         .size = sizeof *span,
         .kind = is_device ? WEFT_MEMORY_DEVICE
                 : is_host ? WEFT_MEMORY_PINNED
                           : WEFT_MEMORY_MANAGED,
-        .flags = is_device ? 0 : WEFT_SPAN_HOST_ACCESS,
-        .ordinal = is_host ? -1 : ordinal_of(device, owner),
+        .flags = is_device ? others : WEFT_SPAN_HOST_ACCESS,
+        .ordinal = ordinal,
         .base = (uint64_t)(uintptr_t)base,
         .length = length,
-        .identity = (properties.id + 1) * WEFT_ZE_DRIVERS_MAX + (uint64_t)place,
+        .identity = identity_of(properties.id, place, length),
     };
     return 1;
 }
 
-/* place becomes the driver; -1: pinned. */
-static int look(struct weft_device *device, const void *pointer, struct weft_device_span *span, int *place)
+int weft_ze_look(struct weft_device *device, const void *pointer, struct weft_device_span *span, int *place)
 {
     if (!pointer || !weft_ze_find(device))
         return 0;
@@ -75,7 +84,7 @@ int weft_ze_identify(struct weft_device *device, const void *pointer, struct wef
 {
     struct weft_device_span found;
     int place;
-    if (!look(device, pointer, &found, &place))
+    if (!weft_ze_look(device, pointer, &found, &place))
         return WEFT_NOT_FOUND;
     weft_struct_give(span, &found, sizeof found);
     return WEFT_OK;
@@ -85,9 +94,39 @@ size_t weft_ze_left_in_span(struct weft_device *device, const void *pointer, int
 {
     uint64_t at = (uint64_t)(uintptr_t)pointer;
     struct weft_device_span span;
-    if (!look(device, pointer, &span, place) || span.base + span.length <= at)
+    if (!weft_ze_look(device, pointer, &span, place) || span.base + span.length <= at)
         return 0;
     return (size_t)(span.base + span.length - at);
+}
+
+/* --- reach */
+
+int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int may_wait)
+{
+    struct weft_ze_ordinal *from = &device->ordinals[ordinal];
+    if (ordinal == peer || from->place != device->ordinals[peer].place)
+        return ordinal == peer;
+    int state = atomic_load_explicit(&from->peers[peer], memory_order_relaxed);
+    if (state == WEFT_ZE_PEER_UNASKED && may_wait) { /* drivers try it out */
+        ze_bool_t can = 0;
+        ze_result_t result =
+            device->driver.zeDeviceCanAccessPeer(from->device, device->ordinals[peer].device, &can);
+        state = result == ZE_RESULT_SUCCESS && can ? WEFT_ZE_PEER_REACHED : WEFT_ZE_PEER_UNREACHED;
+        atomic_store_explicit(&from->peers[peer], (unsigned char)state, memory_order_relaxed);
+    }
+    return state == WEFT_ZE_PEER_REACHED;
+}
+
+int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    struct weft_device_span span;
+    int place;
+    if (weft_ze_check(device, ordinal) != WEFT_OK || !weft_ze_look(device, pointer, &span, &place) ||
+        place < 0)
+        return 0; /* of what is pinned the driver knows nothing: pin.c */
+    if (span.ordinal < 0 || span.kind != WEFT_MEMORY_DEVICE)
+        return place == device->ordinals[ordinal].place;
+    return weft_ze_reaches_peer(device, ordinal, span.ordinal, may_wait);
 }
 
 /* --- of weft's own */
@@ -98,7 +137,12 @@ static ze_result_t allocate(const struct weft_device *device, int ordinal, enum 
     const struct weft_ze_driver *driver = &device->driver;
     const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     ze_context_handle_t context = device->places[known->place].context;
-    const ze_device_mem_alloc_desc_t of_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    const ze_external_memory_export_desc_t to_others = {.stype =
+                                                            ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC,
+                                                        .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF};
+    const ze_device_mem_alloc_desc_t of_device = {
+        .stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC,
+        .pNext = kind == WEFT_MEMORY_DEVICE && known->exports ? &to_others : NULL};
     const ze_host_mem_alloc_desc_t of_host = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
     if (kind == WEFT_MEMORY_DEVICE)
         return driver->zeMemAllocDevice(context, &of_device, size, ALIGNMENT, known->device, memory);

@@ -12,6 +12,7 @@
 #include "base/runtime.h"
 #include "base/signals.h"
 #include "base/struct.h"
+#include "devmem/offer/offer.h"
 
 /* --- open, close */
 
@@ -23,6 +24,7 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     memcpy(&device->params, params, params->size < sizeof *params ? params->size : sizeof *params);
     device->pid = getpid();
     pthread_mutex_init(&device->lock, NULL);
+    weft_offer_open();
     *opened = device;
     return WEFT_OK;
 }
@@ -43,6 +45,7 @@ static void ze_close(struct weft_device *device)
         for (int i = 0; i < device->place_count; i++)
             place_close(device, &device->places[i]);
     }
+    weft_offer_close();
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -109,6 +112,7 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
     ze_result_t result = device->driver.zeDeviceGetProperties(known->device, &properties);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
+    info.flags = known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0;
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
     memcpy(info.uuid, properties.uuid.id, sizeof info.uuid);
@@ -133,6 +137,10 @@ const struct weft_device_ops weft_ze_ops = {
     .count = ze_count,
     .describe = ze_describe,
     .identify = weft_ze_identify,
+    .export_dmabuf = weft_ze_export_dmabuf,
+    .export_ipc = weft_ze_export_ipc,
+    .import_ipc = weft_ze_import_ipc,
+    .unimport = weft_ze_unimport,
     .queue_open = weft_ze_queue_open,
     .queue_close = weft_ze_queue_close,
     .copy = weft_ze_copy,
@@ -145,4 +153,5 @@ const struct weft_device_ops weft_ze_ops = {
     .pin = weft_ze_pin,
     .unpin = weft_ze_unpin,
     .in_use = ze_in_use,
+    .reaches = weft_ze_reaches,
 };

@@ -64,7 +64,12 @@ struct weft_ze_ordinal {
     uint32_t group; /* of its command queues: one that computes and copies */
     uint32_t tile_count;
     ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
+    uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
+    int exports, imports;                     /* memory, as a dma-buf */
+    atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
 };
+
+enum weft_ze_peer { WEFT_ZE_PEER_UNASKED = 0, WEFT_ZE_PEER_REACHED, WEFT_ZE_PEER_UNREACHED };
 
 struct weft_ze_allocation {
     void *memory;
@@ -107,6 +112,7 @@ struct weft_device {
     struct weft_ze_ordinal ordinals[WEFT_ZE_ORDINALS_MAX];
     struct weft_ze_allocation *allocations;
     struct weft_ze_pin *pins;
+    struct weft_ze_import *imports;
     struct weft_device_queue *left; /* with work that waits for ever */
 };
 
@@ -145,11 +151,29 @@ int weft_ze_check(struct weft_device *device, int ordinal);
 /* --- memory.c */
 
 int weft_ze_identify(struct weft_device *device, const void *pointer, struct weft_device_span *span);
+/* The same, with all that is known: 1, or 0. place becomes the driver, -1 where the memory is the host's, pinned. */
+int weft_ze_look(struct weft_device *device, const void *pointer, struct weft_device_span *span, int *place);
 /* Bytes from pointer to the end of its span; 0: nobody knows it. place becomes its driver, -1 where it is the host's, pinned. */
 size_t weft_ze_left_in_span(struct weft_device *device, const void *pointer, int *place);
 int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_kind kind, size_t size,
                      void **memory);
 int weft_ze_release(struct weft_device *device, void *memory);
+/* Whether work of a device reaches memory of another, or of its own: 1 or 0. may_wait 0: where the driver has not been asked, 0. */
+int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int may_wait);
+int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
+
+/* --- share.c */
+
+int weft_ze_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
+                          uint64_t *offset);
+int weft_ze_export_ipc(struct weft_device *device, const void *memory, struct weft_device_handle *exported,
+                       uint64_t *offset);
+
+/* --- import.c */
+
+int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct weft_device_handle *given,
+                       void **base);
+int weft_ze_unimport(struct weft_device *device, void *base);
 
 /* --- pin.c */
 

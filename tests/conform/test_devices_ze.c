@@ -21,7 +21,7 @@ static const char *load(void)
     if (!fake)
         return "the fake driver cannot be loaded";
     fake->device_count = 3;
-    fake->no_immediate = 0;
+    fake->no_immediate = fake->no_dmabuf = 0;
     return NULL;
 }
 
@@ -30,6 +30,14 @@ static const char *load_queues(void)
     const char *reason = load();
     if (!reason)
         fake->no_immediate = 1;
+    return reason;
+}
+
+static const char *load_alone(void)
+{
+    const char *reason = load();
+    if (!reason)
+        fake->no_dmabuf = 1;
     return reason;
 }
 
@@ -48,8 +56,9 @@ static void check_empty(const struct weft_device_kind *kind)
     .check_empty = check_empty
 
 static const struct device_row rows[] = {
-    {.label = "ze", ZE, .absent = load},
-    {.label = "ze, command queues", ZE, .absent = load_queues},
+    {.label = "ze", ZE, .shares = 1, .dmabufs = 1, .absent = load},
+    {.label = "ze, command queues", ZE, .shares = 1, .dmabufs = 1, .absent = load_queues},
+    {.label = "ze, no dma-bufs", ZE, .absent = load_alone},
 };
 
 int main(void)

@@ -65,7 +65,7 @@ static int find_the_users_memory(void)
     ZE_CHECK(ops.in_use(device) == 1 && !*ze_said);
     ZE_CHECK(identify(device, (char *)of_tile + 4999, &span) == WEFT_OK);
     ZE_CHECK(span.kind == WEFT_MEMORY_DEVICE && span.ordinal == 1 && span.length == 5000);
-    ZE_CHECK(span.base == (uint64_t)(uintptr_t)of_tile && span.flags == 0);
+    ZE_CHECK(span.base == (uint64_t)(uintptr_t)of_tile && span.flags == (WEFT_SPAN_IPC | WEFT_SPAN_DMABUF));
     ZE_CHECK(identify(device, of_host, &span) == WEFT_OK);
     ZE_CHECK(span.kind == WEFT_MEMORY_PINNED && span.ordinal == -1 && span.flags == WEFT_SPAN_HOST_ACCESS);
     ZE_CHECK(ops.release(device, of_tile) == WEFT_INVALID && strstr(ze_said, "was not allocated by weft"));

@@ -18,7 +18,7 @@ int fake_expect(int holds, const char *call, const char *section, const char *wh
     return 0;
 }
 
-int fake_expect_struct(const void *given, ze_structure_type_t type, const char *call)
+int fake_expect_chain(const void *given, ze_structure_type_t type, const void **next, const char *call)
 {
     const struct {
         ze_structure_type_t stype;
@@ -27,9 +27,16 @@ int fake_expect_struct(const void *given, ze_structure_type_t type, const char *
     if (!fake_expect(given != NULL, call, "Error Handling: a pointer must not be NULL",
                      "a struct is missing"))
         return 0;
+    *next = head->pNext;
     return fake_expect(head->stype == type, call, "Fundamentals, Structure Types",
-                       "stype is another struct's") &&
-           fake_expect(head->pNext == NULL, call, "Fundamentals, Extending Structures",
+                       "stype is another struct's");
+}
+
+int fake_expect_struct(const void *given, ze_structure_type_t type, const char *call)
+{
+    const void *next = NULL;
+    return fake_expect_chain(given, type, &next, call) &&
+           fake_expect(next == NULL, call, "Fundamentals, Extending Structures",
                        "pNext is neither NULL nor a struct that this call takes");
 }
 

@@ -65,7 +65,9 @@ ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properti
     properties->type = known->type ? (ze_device_type_t)known->type : ZE_DEVICE_TYPE_GPU;
     properties->vendorId = known->vendor ? known->vendor : 0x8086;
     memset(properties->uuid.id, 0x5a, sizeof properties->uuid.id);
-    properties->uuid.id[15] = (uint8_t)i;
+    uint32_t tile = (uint32_t)((char *)(void *)device - handles[i]);
+    properties->uuid.id[14] = (uint8_t)(tile ? tile : known->tile);
+    properties->uuid.id[15] = (uint8_t)(known->number ? known->number - 1 : (uint32_t)i);
     if (known->name)
         snprintf(properties->name, sizeof properties->name, "%s", known->name);
     else
@@ -121,6 +123,35 @@ ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *
     uint32_t bus = ze_fake.devices[i].bus ? ze_fake.devices[i].bus : 0x10 + (uint32_t)i;
     properties->address = (ze_pci_address_ext_t){.domain = 0, .bus = bus};
     properties->maxSpeed = (ze_pci_speed_ext_t){-1, -1, -1};
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_external(ze_device_handle_t device,
+                                 ze_device_external_memory_properties_t *properties)
+{
+    static const char call[] = "zeDeviceGetExternalMemoryProperties";
+    if (fake_device_index(device, call) < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    ze_external_memory_type_flags_t types = ze_fake.no_dmabuf ? 0 : ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
+    properties->memoryAllocationExportTypes = types;
+    properties->memoryAllocationImportTypes = ze_fake.no_import ? 0 : types;
+    properties->imageImportTypes = properties->imageExportTypes = 0;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t *value)
+{
+    static const char call[] = "zeDeviceCanAccessPeer";
+    int of = fake_device_index(device, call), to = fake_device_index(peer, call);
+    if (of < 0 || to < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect(value != NULL, call, "zeDeviceCanAccessPeer, Parameters", "value is NULL") ||
+        !fake_expect(ze_fake.devices[of].driver == ze_fake.devices[to].driver, call,
+                     "Core Programming Guide, Peer-to-Peer Access and Queries", "devices of two drivers"))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    *value = of == to || !ze_fake.no_peers;
     return ZE_RESULT_SUCCESS;
 }
 

@@ -17,6 +17,8 @@ extern struct ze_fake ze_fake;
 int fake_expect(int holds, const char *call, const char *section, const char *what);
 /* A struct of ours or of an extension begins with its type, and is followed by none that we do not know. */
 int fake_expect_struct(const void *given, ze_structure_type_t type, const char *call);
+/* The same of the first, for a call that takes structs behind it: next becomes the second, or NULL. */
+int fake_expect_chain(const void *given, ze_structure_type_t type, const void **next, const char *call);
 /* zeInit() has been called. */
 int fake_expect_ready(const char *call);
 
@@ -45,6 +47,9 @@ ze_result_t fake_device_pci(ze_device_handle_t device, ze_pci_ext_properties_t *
 
 ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
                                ze_command_queue_group_properties_t *groups);
+ze_result_t fake_device_external(ze_device_handle_t device,
+                                 ze_device_external_memory_properties_t *properties);
+ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t *value);
 /* The number of the device, or of the one whose tile it is; -1, a violation, where it is none. */
 int fake_device_index(ze_device_handle_t device, const char *call);
 
@@ -81,6 +86,10 @@ ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, 
  * command in flight uses them, or less. */
 void *fake_reach(const void *memory, size_t size, int driver);
 void fake_use(const void *memory, int commands);
+
+/* --- external.c */
+
+ze_result_t fake_ipc_get(ze_context_handle_t context, const void *memory, ze_ipc_mem_handle_t *handle);
 
 /* --- event.c */
 

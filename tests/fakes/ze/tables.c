@@ -43,6 +43,8 @@ API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_ddi
     table->pfnGetSubDevices = fake_device_subdevices;
     table->pfnGetProperties = fake_device_properties;
     table->pfnGetMemoryProperties = fake_device_memories;
+    table->pfnGetExternalMemoryProperties = fake_device_external;
+    table->pfnCanAccessPeer = fake_device_peer;
     table->pfnPciGetPropertiesExt = fake_device_pci;
     table->pfnGetCommandQueueGroupProperties = fake_device_groups;
     return result;
@@ -69,6 +71,7 @@ API ze_result_t zeGetMemProcAddrTable(ze_api_version_t version, ze_mem_dditable_
     table->pfnFree = fake_free;
     table->pfnGetAllocProperties = fake_alloc_properties;
     table->pfnGetAddressRange = fake_address_range;
+    table->pfnGetIpcHandle = fake_ipc_get;
     return result;
 }
 

@@ -14,6 +14,8 @@
 
 #include <stdint.h>
 
+#include <level_zero/ze_api.h>
+
 #define ZE_FAKE_DEVICES 8
 #define ZE_FAKE_DRIVERS 4
 
@@ -22,6 +24,8 @@ struct ze_fake_device {
     uint32_t driver;
     uint32_t vendor;
     uint32_t tiles;        /* sub-devices, at most 8 */
+    uint32_t number;       /* of its uuid, counted from 1; 0: its own */
+    uint32_t tile;         /* that it is, of the device of that number, counted from 1; 0: a card */
     uint32_t bus;          /* of its PCI address; 0: its number and 0x10 */
     uint64_t memory_bytes; /* 0: 16 GiB */
     const char *name;      /* NULL: "Fake GPU N" */
@@ -37,10 +41,24 @@ struct ze_fake {
     uint32_t no_immediate;        /* command lists */
     uint32_t is_lost;             /* no command ends any more */
     uint32_t alloc_result, list_result, pool_result, event_result, append_result;
-    uint32_t inits;                                                  /* how often it was initialised */
+    uint32_t no_peers;        /* no device reaches another's memory */
+    uint32_t no_dmabuf;       /* no memory is exported or imported */
+    uint32_t no_import;       /* none is imported */
+    uint32_t exports_asked;   /* memory is exported only where it was allocated for that */
+    uint32_t closes_imported; /* the descriptor that memory was imported by, when that is freed */
+    uint32_t pool_bytes;      /* small allocations are parts of pools of that size; 0: none */
+    uint32_t pool_numbers;    /* parts of pools have numbers of their own */
+    int32_t dmabuf_more;      /* bytes that a dma-buf is longer than what it is of, or shorter */
+    _Atomic int ipc_handles;  /* that have been got and not put */
+    uint32_t inits;           /* how often it was initialised */
     _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
     uint32_t violations;
     char first_violation[256];
 };
+
+/* Calls of API 1.6, which the loader of Debian 12 lacks: tests find them by dlsym() in the library, under these names. */
+ze_result_t ze_fake_ipc_put(ze_context_handle_t context, ze_ipc_mem_handle_t handle);
+ze_result_t ze_fake_ipc_descriptor(ze_context_handle_t context, ze_ipc_mem_handle_t handle,
+                                   uint64_t *descriptor);
 
 #endif
