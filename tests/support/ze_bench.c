@@ -2,6 +2,7 @@
 #include "tests/support/ze_bench.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "tests/support/ze_scene.h"
 
@@ -12,6 +13,22 @@ static int begin(void)
     fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 2;
+    return 0;
+}
+
+/* Processes that are made one after the other have other numbers. */
+static int begin_masked(void)
+{
+    CHECK(begin() == 0);
+    for (uint32_t i = 0; i < fake->device_count; i++)
+        fake->devices[i].number = 1 + (uint32_t)getpid() % 100 * 2 + i;
+    return 0;
+}
+
+static int begin_addressed(void)
+{
+    CHECK(begin() == 0);
+    fake->numbers_by_address = 1;
     return 0;
 }
 
@@ -27,4 +44,26 @@ static int count_left(const struct device_seat *seat)
     return fake->violations || fake->allocations || fake->lists || fake->queues;
 }
 
+static int check_imports(const struct device_seat *seat, int wanted)
+{
+    int is_right = (fake->imports > 0) == wanted;
+    if (!is_right)
+        fprintf(stderr, "memory of other processes was mapped %d times\n", fake->imports);
+    return count_left(seat) || !is_right;
+}
+
+static int left_of_sharing(const struct device_seat *seat)
+{
+    return check_imports(seat, 1);
+}
+
+static int left_of_masked(const struct device_seat *seat)
+{
+    return check_imports(seat, 0);
+}
+
 const struct device_bench ze_bench = {.kind = "ze", .begin = begin, .left = count_left};
+const struct device_bench ze_sharing_bench = {.kind = "ze", .begin = begin, .left = left_of_sharing};
+const struct device_bench ze_addressed_bench = {
+    .kind = "ze", .begin = begin_addressed, .left = left_of_sharing};
+const struct device_bench ze_masked_bench = {.kind = "ze", .begin = begin_masked, .left = left_of_masked};

@@ -7,5 +7,11 @@
 
 /* Two devices. Nothing is left of them, and no call was one that the specification forbids. */
 extern const struct device_bench ze_bench;
+/* The same, where ranks map each other's memory: some is mapped. */
+extern const struct device_bench ze_sharing_bench;
+/* And where the driver gives an address the same number each time. */
+extern const struct device_bench ze_addressed_bench;
+/* And where no process sees a device of another's, as with ZE_AFFINITY_MASK: none is. */
+extern const struct device_bench ze_masked_bench;
 
 #endif

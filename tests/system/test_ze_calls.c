@@ -18,7 +18,10 @@
 #define SCATTERED     .place = device_calls_scatter
 
 static const struct device_job jobs[] = {
-    {"ze: processes", ZE, .ranks = 2, TOGETHER(DEVICE_ANY_WAY)},
+    {"ze: processes", .bench = &ze_sharing_bench, .body = device_job_calls, .ranks = 2,
+     TOGETHER(DEVICE_ANY_WAY)},
+    {"ze: processes that do not see each other's devices", .bench = &ze_masked_bench,
+     .body = device_job_calls, .ranks = 2, TOGETHER(DEVICE_ANY_WAY)},
     {"ze: processes, mixed", ZE, .ranks = 3, SCATTERED},
     {"ze: threads share devices", ZE, .ranks = 4, .in_threads = 1, SCATTERED},
     {"ze: tcp", ZE, .ranks = 2, .on_tcp = 1, TOGETHER(DEVICE_ANY_WAY)},

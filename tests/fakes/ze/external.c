@@ -170,6 +170,7 @@ ze_result_t fake_import(ze_context_handle_t context, ze_device_handle_t device, 
         one->context = of;
         one->is_imported = 1;
         one->fd = from->fd;
+        ze_fake.imports++;
         of->objects++;
         ze_fake.allocations++;
         *memory = one->base;

@@ -107,7 +107,7 @@ static struct allocation *reserve(ze_memory_type_t type, size_t size, size_t ali
         insert(&whole, arena->seen, arena->seen + ARENA, size, alignment > least ? alignment : least);
     if (one) {
         one->type = type;
-        one->id = last_id++;
+        one->id = ze_fake.numbers_by_address ? (uint64_t)(one->base - arena->seen) : last_id++;
     }
     return one;
 }
