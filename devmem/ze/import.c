@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mapping device memory of other processes.
  *
- * The dma-buf is mapped by an allocation that imports it. Whether the driver takes the descriptor over the specification does not say. Intel's driver keeps its
- * number and leaves it open; some of its releases close it when the mapping is freed. So it stays open as long as the mapping lives, and
- * is closed then, unless the number is no longer this file's.
+ * The dma-buf is mapped by an allocation that imports it. Whether the driver takes the descriptor over the specification does not say, and releases of Intel's
+ * driver differ: they close it at once, or when the mapping is freed, or not at all, and keep its number. So it stays open as long as the
+ * mapping lives and is closed then, unless the number is no longer this file's.
  *
  * A handle that is imported again gives the same address and is counted. Handles are compared as a whole: what an exporter made of memory
  * that took another's place is another handle, as its identity and the offer's serial are others.
@@ -20,7 +20,7 @@ struct weft_ze_import {
     int ordinal; /* that asked for it */
     int place;
     unsigned count;
-    int fd;
+    int fd;        /* -1: the driver has closed it */
     char *mapping; /* all of the dma-buf */
     struct weft_ze_import *next;
 };
@@ -104,6 +104,20 @@ static int find_owner(struct weft_device *device, int ordinal, const struct weft
 
 /* --- mapping */
 
+/* The number of a descriptor that the driver has closed may be another file's by now. */
+static int forget_closed(int fd)
+{
+    if (fd < 0 || weft_fd_is_own(fd))
+        return fd;
+    weft_fd_forget(fd);
+    return -1;
+}
+
+static void descriptor_close(int fd)
+{
+    weft_fd_close(forget_closed(fd));
+}
+
 /* What the driver says of a descriptor that is none of its own is the fault of who sent it. */
 static int fail_map(struct weft_device *device, const struct weft_ze_import *import, ze_result_t result)
 {
@@ -139,6 +153,7 @@ static int map(struct weft_device *device, struct weft_ze_import *import, int ow
             import->handle.pid, (unsigned long long)bytes, (unsigned long long)import->handle.size);
     ze_result_t result = driver->zeMemAllocDevice(context, &desc, import->handle.size, 0,
                                                   device->ordinals[owner].device, (void **)&import->mapping);
+    import->fd = forget_closed(import->fd);
     if (result != ZE_RESULT_SUCCESS)
         return fail_map(device, import, result);
     if (is_whole(device, import))
@@ -147,14 +162,6 @@ static int map(struct weft_device *device, struct weft_ze_import *import, int ow
     return device->params.fail(WEFT_UNSUPPORTED,
                                "the driver of device %d has not mapped all of %llu bytes of process %d",
                                owner, (unsigned long long)import->handle.size, import->handle.pid);
-}
-
-static void descriptor_close(int fd)
-{
-    if (weft_fd_is_own(fd))
-        weft_fd_close(fd);
-    else
-        weft_fd_forget(fd); /* the driver has */
 }
 
 static int import_open(struct weft_device *device, struct weft_ze_import *import, int owner)

@@ -2,13 +2,13 @@
 /* Making device memory known to NICs and to other processes, as dma-bufs.
  *
  * The driver's descriptor. Intel's driver has one for each allocation, gives the same number each time, and closes it when the memory is freed. So it is copied
- * at once. It is asked for by the external memory properties, which serve memory that was allocated for it, and with Intel's driver all
- * memory; where they are refused, by an IPC handle, out of which newer loaders take it.
+ * at once. It is asked for by the external memory properties, which serve memory that was allocated for it, and with Intel's driver other
+ * memory as well; where they are refused, by an IPC handle, out of which newer loaders take it.
  *
  * Where the memory begins. A dma-buf is of what the driver has allocated, which may be a pool that it gives parts of. No call says where in it
  * a part is. But the number of an allocation is then that of the pool: the addresses in front of the part that have the number are of the pool as
- * well. The first one of them is where the pool begins, and what has the number must be as long as the dma-buf. Memory of which that cannot be
- * shown is not shared.
+ * well. The first one of them is where the pool begins, at a page of the driver's, and what has the number must be as long as the dma-buf, to a page.
+ * Memory of which that cannot be shown is not shared.
  *
  * Sources: oneAPI Level Zero Specification, "Core Programming Guide", External Memory Import and Export, Inter-Process Communication.
  */
@@ -171,7 +171,7 @@ static int find_offset(struct weft_device *device, struct shared *shared, struct
     uint64_t begin = size >= span->length ? first_numbered(device, shared, size) : 0;
     uint64_t last = size > shared->page_bytes ? size - shared->page_bytes : 0; /* in its last page */
     dmabuf->offset = span->base - begin;
-    if (begin && begin % PAGE == 0 && dmabuf->offset <= size - span->length &&
+    if (begin && begin % shared->page_bytes == 0 && dmabuf->offset <= size - span->length &&
         !is_numbered(device, shared, begin - 1) && is_numbered(device, shared, begin + last) &&
         !is_numbered(device, shared, begin + size))
         return WEFT_OK;

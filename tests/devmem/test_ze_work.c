@@ -367,6 +367,65 @@ static void test_plant(void **state)
     assert_int_equal(test_child(plant), 0);
 }
 
+/* The same of memory that leaves the process, and of what comes from others. */
+static int plant_external(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    void *memory, *again;
+    ze_ipc_mem_handle_t handle = {{0}};
+    uint64_t number;
+    ZE_CHECK(fake);
+    unsetenv("ZE_ENABLE_VALIDATION_LAYER");
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    const struct weft_ze_driver *driver = &device->driver;
+    ze_context_handle_t context = device->places[0].context;
+    ze_device_handle_t place = device->ordinals[0].device;
+    ze_external_memory_export_fd_t to = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD};
+    ze_memory_allocation_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES,
+                                                    .pNext = &to};
+    PLANT(driver->zeMemGetAllocProperties(context, memory, &properties, NULL), "stype is another struct's");
+    to.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD;
+    PLANT(driver->zeMemGetAllocProperties(context, memory, &properties, NULL), "flags name no type");
+    to.flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
+    fake->no_dmabuf = 1;
+    PLANT(driver->zeMemGetAllocProperties(context, memory, &properties, NULL), "exports no memory");
+    ze_external_memory_export_desc_t wish = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC,
+                                             .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF};
+    ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, .pNext = &wish};
+    PLANT(driver->zeMemAllocDevice(context, &desc, 100, 0, place, &again), "exports no memory");
+    fake->no_dmabuf = 0;
+    wish.flags = 1u << 20;
+    PLANT(driver->zeMemAllocDevice(context, &desc, 100, 0, place, &again), "flags that are none");
+    ze_external_memory_import_fd_t from = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD,
+                                           .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF |
+                                                    ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD};
+    desc.pNext = &from;
+    PLANT(driver->zeMemAllocDevice(context, &desc, 100, 0, place, &again), "flags name no one type");
+    from.flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
+    fake->no_import = 1;
+    PLANT(driver->zeMemAllocDevice(context, &desc, 100, 0, place, &again), "imports no memory");
+    PLANT(driver->zeMemGetIpcHandle(context, (char *)memory + 1, &handle), "not where device memory begins");
+    ze_result_t (*put)(ze_context_handle_t, ze_ipc_mem_handle_t) = ze_scene_function("ze_fake_ipc_put");
+    ze_result_t (*find)(ze_context_handle_t, ze_ipc_mem_handle_t, uint64_t *) =
+        ze_scene_function("ze_fake_ipc_descriptor");
+    ZE_CHECK(put && find);
+    PLANT(put(context, handle), "no such handle");
+    PLANT(find(context, handle, &number), "no such handle");
+    ZE_CHECK(driver->zeMemGetIpcHandle(context, memory, &handle) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(put(context, handle) == ZE_RESULT_SUCCESS);
+    PLANT(put(context, handle), "more are put than were got");
+    PLANT(driver->zeDeviceCanAccessPeer(place, place, NULL), "value is NULL");
+    fake->violations = 0;
+    return 0;
+}
+
+static void test_plant_external(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(plant_external), 0);
+}
+
 /* A queue is closed in time though what it waits for does not come; when it comes, all of it is given back. */
 static int close_what_waits(void)
 {
@@ -409,7 +468,7 @@ int main(void)
         cmocka_unit_test(test_left),         cmocka_unit_test(test_two_drivers),
         cmocka_unit_test(test_lost),         cmocka_unit_test(test_no_immediate),
         cmocka_unit_test(test_events),       cmocka_unit_test(test_plant),
-        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_close),        cmocka_unit_test(test_plant_external),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 
 char ze_said[512];
 
+static void *library;
+
 struct ze_fake *ze_scene_load(void)
 {
     static char path[4096];
@@ -20,11 +22,16 @@ struct ze_fake *ze_scene_load(void)
     setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
     setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 1);
     setenv("ZE_ENABLE_HANDLE_LIFETIME", "1", 1);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     struct ze_fake *fake = library ? dlsym(library, "ze_fake") : NULL;
     if (!fake)
         fprintf(stderr, "%s\n", dlerror());
     return fake;
+}
+
+void *ze_scene_function(const char *name)
+{
+    return library ? dlsym(library, name) : NULL;
 }
 
 static int fail_with(int status, const char *format, ...)

@@ -24,6 +24,8 @@ extern char ze_said[512];
 /* Has the loader find the fake driver, and look for mistakes by its own layers as well: before the loader is loaded. What the driver
  * has, to be set before it is initialised; NULL with a text on stderr. */
 struct ze_fake *ze_scene_load(void);
+/* A function of the fake driver's that no loader knows; NULL. */
+void *ze_scene_function(const char *name);
 /* The kind "ze", opened; NULL: not. */
 struct weft_device *ze_scene_open(void);
 

@@ -64,7 +64,7 @@ void fake_external_end(struct allocation *one)
     if (one->fd < 0)
         return;
     fake_map_arena(one);
-    if (!one->is_imported || ze_fake.closes_imported)
+    if (!one->is_imported || ze_fake.closes_imported == 1)
         close(one->fd);
     one->fd = -1;
 }
@@ -174,6 +174,8 @@ ze_result_t fake_import(ze_context_handle_t context, ze_device_handle_t device, 
         of->objects++;
         ze_fake.allocations++;
         *memory = one->base;
+        if (ze_fake.closes_imported == 2)
+            close(from->fd);
     }
     pthread_mutex_unlock(&fake_lock);
     return one ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;

@@ -41,13 +41,14 @@ struct ze_fake {
     uint32_t no_immediate;        /* command lists */
     uint32_t is_lost;             /* no command ends any more */
     uint32_t alloc_result, list_result, pool_result, event_result, append_result;
-    uint32_t no_peers;           /* no device reaches another's memory */
-    uint32_t no_dmabuf;          /* no memory is exported or imported */
-    uint32_t no_import;          /* none is imported */
-    uint32_t exports_asked;      /* memory is exported only where it was allocated for that */
-    uint32_t closes_imported;    /* the descriptor that memory was imported by, when that is freed */
-    uint32_t pool_bytes;         /* small allocations are parts of pools of that size; 0: none */
-    uint32_t pool_numbers;       /* parts of pools have numbers of their own */
+    uint32_t no_peers;      /* no device reaches another's memory */
+    uint32_t no_dmabuf;     /* no memory is exported or imported */
+    uint32_t no_import;     /* none is imported */
+    uint32_t exports_asked; /* memory is exported only where it was allocated for that */
+    uint32_t
+        closes_imported;   /* the descriptor that memory was imported by: 1, when that is freed; 2, at once */
+    uint32_t pool_bytes;   /* small allocations are parts of pools of that size; 0: none */
+    uint32_t pool_numbers; /* parts of pools have numbers of their own */
     uint32_t numbers_by_address; /* an address has the same number each time, which no driver may do */
     int32_t dmabuf_more;         /* bytes that a dma-buf is longer than what it is of, or shorter */
     _Atomic int imports;         /* how often memory was imported */
