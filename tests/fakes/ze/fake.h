@@ -90,6 +90,10 @@ void fake_use(const void *memory, int commands);
 /* --- external.c */
 
 ze_result_t fake_ipc_get(ze_context_handle_t context, const void *memory, ze_ipc_mem_handle_t *handle);
+/* Calls of API 1.6, which the loader of Debian 12 lacks: tests find them by dlsym() in the library, under these names. */
+ze_result_t ze_fake_ipc_put(ze_context_handle_t context, ze_ipc_mem_handle_t handle);
+ze_result_t ze_fake_ipc_descriptor(ze_context_handle_t context, ze_ipc_mem_handle_t handle,
+                                   uint64_t *descriptor);
 
 /* --- event.c */
 

@@ -14,8 +14,6 @@
 
 #include <stdint.h>
 
-#include <level_zero/ze_api.h>
-
 #define ZE_FAKE_DEVICES 8
 #define ZE_FAKE_DRIVERS 4
 
@@ -58,10 +56,5 @@ struct ze_fake {
     uint32_t violations;
     char first_violation[256];
 };
-
-/* Calls of API 1.6, which the loader of Debian 12 lacks: tests find them by dlsym() in the library, under these names. */
-ze_result_t ze_fake_ipc_put(ze_context_handle_t context, ze_ipc_mem_handle_t handle);
-ze_result_t ze_fake_ipc_descriptor(ze_context_handle_t context, ze_ipc_mem_handle_t handle,
-                                   uint64_t *descriptor);
 
 #endif
