@@ -6,7 +6,7 @@
 #include "tests/fakes/ze/fake.h"
 
 struct ze_fake ze_fake __attribute__((visibility("default")));
-int fake_is_ready;
+_Atomic int fake_is_ready;
 
 /* "NAME=NUMBER,...": numbers as strtoul() reads them, results in hexadecimal. */
 static void read_environment(void)

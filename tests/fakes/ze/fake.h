@@ -24,7 +24,7 @@ int fake_expect_ready(const char *call);
 
 /* --- driver.c */
 
-extern int fake_is_ready;
+extern _Atomic int fake_is_ready;
 
 ze_result_t fake_init(ze_init_flags_t flags);
 ze_result_t fake_driver_get(uint32_t *count, ze_driver_handle_t *drivers);

@@ -51,7 +51,7 @@ struct ze_fake {
     int32_t dmabuf_more;         /* bytes that a dma-buf is longer than what it is of, or shorter */
     _Atomic int imports;         /* how often memory was imported */
     _Atomic int ipc_handles;     /* that have been got and not put */
-    uint32_t inits;              /* how often it was initialised */
+    _Atomic uint32_t inits;      /* how often it was initialised */
     _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
     uint32_t violations;
     char first_violation[256];
