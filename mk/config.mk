@@ -27,7 +27,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
 DEPENDS = -MMD -MP -MT '$$(BUILD)/$(patsubst $(BUILD)/%,%,$@)'
 CPPFLAGS_ALL = -D_GNU_SOURCE -I. -Iinclude $(DEPENDS) $(DEPEND_CFLAGS) $(CPPFLAGS)
 CFLAGS_BUILD = -std=c11 $(O) -fPIC -fvisibility=hidden -ffp-contract=off
-CFLAGS_ALL = $(CFLAGS_BUILD) $(WARN) $(MODE_FLAGS) $(CFLAGS)
+CFLAGS_ALL = $(CFLAGS_BUILD) $(WARN) $(MODE_FLAGS) $(CFLAGS) $(if $(filter no,$(WITH_LTO)),-fno-lto)
 LDFLAGS_ALL = $(MODE_FLAGS) $(LDFLAGS)
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)";)

@@ -33,10 +33,11 @@ HAVE_cuda := $(shell command -v g++ >/dev/null && $(NVCC) --version 2>/dev/null 
 	sub(/.*release /, ""); split($$0, part, /[.,]/); if (part[1] * 100 + part[2] >= 1108) print "found" }')
 NAMED_cuda := nvcc 11.8 or later (NVCC=/path/to/nvcc) with g++
 PARTS := verbs ofi pmix cuda ze hwloc
-# Not a part: how what is shipped is optimised (mk/library.mk). Builds that are not optimised, and those of sanitizers, are for tests. Of a
-# program that it lacks a compiler says the name alone.
-HAVE_lto := $(and $(if $(MODE_FLAGS),,yes),$(filter -O2 -O3,$(O)),$(filter /%,$(shell $(CC) -print-prog-name=lto1)))
-NAMED_lto := gcc with link-time optimisation, in a build with -O2 and without MODE_FLAGS
+# Not a part: how what is shipped is optimised (mk/library.mk). Builds that are not optimised, and those of sanitizers, are for tests. Of what it
+# lacks a compiler says the name alone. gcc 10 is the first that knows all options used.
+HAVE_lto := $(and $(if $(MODE_FLAGS)$(filter -O0 -Og,$(O)),,yes),$(filter /%,$(shell $(CC) -print-prog-name=lto1)),\
+	$(filter /%,$(shell $(CC) -print-file-name=liblto_plugin.so)),$(filter 1% 2% 3%,$(filter-out 1 2 3,$(shell $(CC) -dumpversion | cut -d. -f1))))
+NAMED_lto := gcc 10 or later with link-time optimisation, in an optimised build without MODE_FLAGS
 WITH_LTO ?= auto
 WITH_VERBS ?= auto
 WITH_OFI ?= auto
@@ -78,10 +79,10 @@ kept = $(Q)mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(1))' | cmp -s - $@ ||
 # What objects depend on beside their sources. Warnings are not in it, so that a build without WERROR=1 serves one with it.
 $(BUILD)/config: FORCE
 	$(Q)$(call missing,$(LIB_NEEDS) $(foreach part,$(PARTS),$(if $(filter yes,$(WITH_$(part))),$(part))) $(if $(filter yes,$(WITH_LTO)),lto))
-	$(call kept,$(CC) $(CPPFLAGS) $(DEPEND_CFLAGS) $(CFLAGS_BUILD) $(MODE_FLAGS) $(CFLAGS) $(VECTOR_FLAGS))
+	$(call kept,$(CC) $(CPPFLAGS) $(DEPEND_CFLAGS) $(CFLAGS_BUILD) $(MODE_FLAGS) $(CFLAGS) $(VECTOR_FLAGS) $(if $(WHOLE),whole))
 # What archives and libraries depend on beside their objects: which these are.
 $(BUILD)/parts: $(BUILD)/config FORCE
-	$(call kept,$(HAVE) $(WHOLE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
+	$(call kept,$(HAVE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
 part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(call part_state,pmix)$(comma) \
 	$(call part_state,cuda)$(comma) $(call part_state,ze)$(comma) $(call part_state,hwloc)
 

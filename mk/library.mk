@@ -58,10 +58,11 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -c $< -o $@
 
 # Of one compilation come two objects: the plain one, which tests and most tools are linked with, and under whole/ one that holds besides what
-# link-time optimisation reads. Kernels are plain alone: each is compiled for an instruction set, and called by a pointer. So is what holds
-# assembler. Without a seed of its own an object would have other names in it every time.
+# link-time optimisation reads. Kernels are plain alone, whatever CFLAGS say: each is compiled for an instruction set, and called by a pointer. So
+# is what holds assembler. Without a seed of its own an object would have other names in it every time.
 WHOLE := $(and $(filter auto yes,$(WITH_LTO)),$(HAVE_lto))
 PLAIN_ALWAYS := $(call objects,$(addprefix devmem/,reduce_portable.c reduce_avx2.c reduce_avx512.c cuda/kernel_image.c))
+$(foreach object,$(PLAIN_ALWAYS),$(eval EXTRA_$(basename $(notdir $(object))) += -fno-lto))
 SPLIT_OBJECTS := $(if $(WHOLE),$(filter-out $(PLAIN_ALWAYS),$(LIB_OBJECTS)))
 WHOLE_OBJECTS := $(patsubst $(BUILD)/%,$(BUILD)/whole/%,$(SPLIT_OBJECTS)) $(filter-out $(SPLIT_OBJECTS),$(LIB_OBJECTS))
 OBJCOPY ?= $(or $(shell $(CC) -print-prog-name=objcopy),objcopy)
@@ -81,7 +82,8 @@ $(ARCHIVES): $(BUILD)/parts
 # less without calls between them (docs/performance.md). The shared library is made of it, the archive, and weft-perf, which measures
 # what is shipped.
 $(BUILD)/weft-whole.o: $(WHOLE_OBJECTS) $(BUILD)/parts
-	$(call say,LD,$@)$(CC) $(if $(WHOLE),$(CFLAGS_BUILD) $(CFLAGS) -flto=auto -flinker-output=nolto-rel) -r -nostdlib $(WHOLE_OBJECTS) -o $@
+	$(call say,LD,$@)$(CC) $(CFLAGS_BUILD) $(filter-out -Wl$(comma)%,$(CFLAGS)) \
+		$(if $(WHOLE),-flto=auto -flinker-output=nolto-rel) $(if $(filter no,$(WITH_LTO)),-fno-lto) -r -nostdlib $(WHOLE_OBJECTS) -o $@
 
 # For others it has no names but the public ones: a program's own functions may have any others.
 $(BUILD)/libweft.a: $(BUILD)/weft-whole.o

@@ -38,8 +38,11 @@ if [[ $status != 0 ]] && grep -q '^weft: ofi is missing: ' "$work/err"; then ok 
     bad "a part that is asked for and not there (status $status)"
 fi
 # How what is shipped is optimised, likewise.
-flags() { run_make -n "$@" "$work/build/weft-whole.o" 2>"$work/err" | grep -c -- '-flto'; }
-nothing "link-time optimisation that is left out" "$([[ $(flags WITH_LTO=no) == 0 ]] || echo "-flto is used")"
+flags() { run_make -n "$@" "$work/build/weft-whole.o" >"$work/out" 2>"$work/err" && grep -c -- '-flinker-output=nolto-rel' "$work/out"; }
+if [[ $(flags WITH_LTO=no) == 0 ]]; then ok "link-time optimisation that is left out"; else bad "link-time optimisation that is left out"; fi
+if run_make WITH_LTO=yes "$work/build/config" >"$work/out" 2>"$work/err"; then
+    if [[ $(flags) == 1 ]]; then ok "link-time optimisation where the compiler has it"; else bad "link-time optimisation where the compiler has it"; fi
+fi
 if run_make O=-O0 WITH_LTO=yes "$work/build/config" >"$work/out" 2>"$work/err" || ! grep -q '^weft: lto is missing: ' "$work/err"; then
     bad "link-time optimisation that is asked for and cannot be"
 else
