@@ -87,8 +87,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_FAST_PATH", AT(fast_path_bytes), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL,
      NULL,
      "The largest block or tensor for which a collective of up to 16 ranks of one host takes the cache-line "
-     "path, in "
-     "bytes; 0: none. Where ranks share processors the limit is 8 times as high."},
+     "path, in bytes; 0: none. Where ranks share processors the limit is 8 times as high."},
     {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 10000, NULL, FIRST, WEFT_SETTINGS_TIME, NULL,
      NULL, "A rank from which nothing is heard for so many milliseconds is declared dead."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
@@ -107,9 +106,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_REPORT_MS", AT(report_ms), NUMBER, -1, INT64_MAX / 2000000, 30000, NULL, LOCAL, WEFT_SETTINGS_TIME,
      NULL, NULL,
      "A call that has taken so many milliseconds is reported to the log, once, with who waits for whom; it "
-     "goes "
-     "on. -1: "
-     "none is."},
+     "goes on. -1: none is."},
     {"WEFT_SLICE_OFI", AT(slice_bytes_ofi), NUMBER, 4096, 1 << 30, 1 << 19, NULL, AGREED,
      WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "The slice into which long messages over ofi are cut, in bytes; a multiple of 64, rounded down."},
@@ -127,8 +124,7 @@ static const struct weft_setting rows[] = {
      "without a pause for what a device has done."},
     {"WEFT_STRICT", AT(strict), NUMBER, 0, 1, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "With 1 the bits of a reduction depend on the inputs and the number of ranks alone, not on algorithm, "
-     "size or "
-     "slicing."},
+     "size or slicing."},
     {"WEFT_TIMEOUT_MS", AT(timeout_ms), NUMBER, -1, INT64_MAX / 2000000, 1800000, NULL, LOCAL,
      WEFT_SETTINGS_TIME, NULL, NULL, "The default deadline of calls, in milliseconds; -1: none."},
     {"WEFT_TOPO_FILE", AT(topo_file), FILES, 0, SIZE(topo_file), 0, NULL, CONTENT, WEFT_SETTINGS_CHOICE,
@@ -176,6 +172,9 @@ static const struct weft_setting rows[] = {
      NULL, NULL, "The traffic class in the packets' headers. With RoCE its upper six bits are the DSCP."},
     {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
+    {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pipe,pull", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
+     "How ranks of one host read ordinary memory of this one: auto measures which is faster, per peer and "
+     "size."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

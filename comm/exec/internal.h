@@ -105,6 +105,7 @@ struct weft_inflight {
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been announced */
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
+    uint8_t is_timed;         /* SEND: its way is measured, from offered_ns on */
     union {                   /* when the memory is shared */
         uint8_t *guard;       /* SEND: the memory behind the token */
         const uint8_t *reach; /* RECV: the sender's memory */
@@ -117,6 +118,7 @@ struct weft_inflight {
     uint8_t *stage_buffer;
     struct weft_region *region; /* PUT: of the memory that is advertised or sent */
     size_t piped_bytes;         /* SEND: bytes passed into the pipe */
+    int64_t offered_ns;
     struct weft_token token;
     struct weft_rbuf rbufs[WEFT_RBUFS];
 };

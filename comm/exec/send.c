@@ -5,8 +5,8 @@
  *          be ahead of the peer: credit.c.
  *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
- *          Memory that the peer cannot map goes through a pipe, by page references, where one is free. Where the peer can
- *          neither map nor pull nor read a pipe, slices pass through a ring of WEFT_STAGES slices in memory that
+ *          Memory that the peer cannot map goes through a pipe, by page references, where one is free, or is pulled: what
+ *          is faster (ways.h). Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of WEFT_STAGES slices in memory that
  *          it can map (staged; counted as such).
  *   put    tokens of receive buffers from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
@@ -16,11 +16,14 @@
  * (comm/exec/device/message.c).
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec/internal.h"
+#include "comm/exec/ways.h"
 
 #define REFUSED_FOR 256 /* messages that are staged after a refusal, until the next try */
 
@@ -64,24 +67,60 @@ static int advance_eager(struct weft_exec_op *op, struct weft_inflight *inflight
     return WEFT_OK;
 }
 
+/* Whether the peer shall pull memory that could go through a pipe. Where not all of it is final the time would be that of other steps, and is
+ * not taken. */
+static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
+                     int is_final)
+{
+    if (peer->fixed_way >= 0)
+        return peer->fixed_way == WEFT_WAY_PULL;
+    if (!(flags & WEFT_LINK_PEER_PULLS))
+        return 0;
+    if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
+        weft_ways_open(peer->ways);
+    if (!peer->ways)
+        return 0;
+    if (!is_final)
+        return weft_ways_taken(peer->ways, inflight->length) == WEFT_WAY_PULL;
+    int is_timed, pulled = weft_ways_choose(peer->ways, inflight->length, &is_timed) == WEFT_WAY_PULL;
+    if (is_timed) {
+        inflight->is_timed = 1;
+        inflight->offered_ns = weft_clock_ns();
+    }
+    return pulled;
+}
+
+/* The peer has taken all of it. */
+static void measure(struct weft_exec_op *op, const struct weft_inflight *inflight)
+{
+    struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
+    enum weft_way way = inflight->piped ? WEFT_WAY_PIPE : WEFT_WAY_PULL;
+    if (weft_ways_observe(peer->ways, inflight->length, way, weft_clock_ns() - inflight->offered_ns))
+        weft_log(WEFT_LOG_DEBUG, "messages of about %zu bytes to rank %u are faster %s now", inflight->length,
+                 inflight->rank, way == WEFT_WAY_PIPE ? "by a pipe" : "pulled");
+}
+
 /* Offers the memory itself. */
-static int offer_memory(struct weft_inflight *inflight, const struct weft_exec_peer *peer)
+static int offer_memory(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
+                        int is_final)
 {
     int status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
                                       inflight->slice_bytes, &inflight->token, &inflight->pipe_index);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK && !is_pulled(inflight, peer, flags, is_final)) {
         inflight->have_token = inflight->piped = 1;
         inflight->piped_bytes = 0;
         return WEFT_OK;
     }
+    if (status == WEFT_OK) /* nothing is in it */
+        peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
     status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
     return status;
 }
 
 /* Decides between reading in place and staging, and makes the token. WEFT_AGAIN while the link comes up. */
-static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
-                      const struct weft_exec_peer *peer)
+static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
+                      int is_final)
 {
     uint32_t flags;
     char why[200] = "";
@@ -89,7 +128,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     if (status != WEFT_OK)
         return status;
     int is_meant = peer->stage_only || op->device;
-    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(inflight, peer);
+    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(inflight, peer, flags, is_final);
     if (status != WEFT_UNSUPPORTED)
         return status;
     if (!is_meant)
@@ -160,9 +199,9 @@ static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight,
 {
     if (ready == inflight->reported)
         return WEFT_OK;
-    const struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
+    struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     if (!inflight->have_token) {
-        int status = make_offer(op, inflight, peer);
+        int status = make_offer(op, inflight, peer, ready == inflight->slices);
         if (status == WEFT_AGAIN)
             weft_inflight_block(op, inflight);
         if (status != WEFT_OK)
@@ -312,6 +351,8 @@ void weft_send_taken(struct weft_exec_op *op, struct weft_inflight *inflight, ui
 {
     if (inflight->staging || inflight->piped)
         weft_inflight_again(op, inflight);
+    if (inflight->is_timed && slices == inflight->slices)
+        measure(op, inflight);
     set_done(op, inflight, weft_slices_bytes(inflight, slices));
 }
 

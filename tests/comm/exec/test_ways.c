@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice between a pipe and being pulled, as a function of costs. The costs are those that were seen with two processors that are near and
+ * that are far, medians of ping-pong in ns (docs/performance.md), with noise from a seed on top. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "comm/exec/ways.h"
+
+#define KIB(n) ((size_t)(n) << 10)
+#define SEED   UINT64_C(20261128)
+
+static uint32_t next(uint64_t *random)
+{
+    *random = *random * UINT64_C(6364136223846793005) + 1;
+    return (uint32_t)(*random >> 33);
+}
+
+/* [near, far][pipe, pull] */
+struct point {
+    size_t bytes;
+    int64_t cost_ns[2][WEFT_WAYS];
+};
+static const struct point points[] = {
+    {KIB(8), {{2700, 2600}, {3900, 3300}}},
+    {KIB(32), {{3950, 4450}, {6300, 4950}}},
+    {KIB(128), {{8800, 11000}, {15200, 12500}}},
+    {KIB(512), {{32000, 42000}, {55000, 45000}}},
+    {KIB(2048), {{130000, 170000}, {235000, 185000}}},
+};
+#define POINTS (sizeof points / sizeof *points)
+
+/* Where ways differ by less it is of no matter which is taken. */
+static int differs(const int64_t *cost_ns)
+{
+    int64_t least = cost_ns[0] < cost_ns[1] ? cost_ns[0] : cost_ns[1];
+    return (cost_ns[0] + cost_ns[1] - 2 * least) * 100 > 8 * least;
+}
+
+static enum weft_way best_of(const int64_t *cost_ns)
+{
+    return cost_ns[WEFT_WAY_PULL] < cost_ns[WEFT_WAY_PIPE] ? WEFT_WAY_PULL : WEFT_WAY_PIPE;
+}
+
+/* Noise: up to a tenth more, and of one in `late` messages much more, as its receiver was late. 0: of none. */
+static int64_t noisy(uint64_t *random, int64_t cost_ns, uint32_t late)
+{
+    int64_t seen = cost_ns + (int64_t)(next(random) % 1000) * cost_ns / 10000;
+    return late && next(random) % late == 0 ? seen * 50 : seen;
+}
+
+/* Sends one message; returns what it costs, noise aside. */
+static int64_t message(struct weft_ways *ways, const struct point *point, int far, uint32_t late,
+                       uint64_t *random, int *switched)
+{
+    int is_timed;
+    enum weft_way way = weft_ways_choose(ways, point->bytes, &is_timed);
+    int64_t cost_ns = point->cost_ns[far][way];
+    if (is_timed)
+        *switched += weft_ways_observe(ways, point->bytes, way, noisy(random, cost_ns, late));
+    return cost_ns;
+}
+
+static void test_begins_with_a_pipe(void **state)
+{
+    (void)state;
+    struct weft_ways ways;
+    int is_timed, trial = -1;
+    weft_ways_open(&ways);
+    for (int i = 0; i < 40 && trial < 0; i++) {
+        enum weft_way way = weft_ways_choose(&ways, KIB(64), &is_timed);
+        if (way == WEFT_WAY_PULL)
+            trial = i;
+        if (is_timed)
+            assert_int_equal(weft_ways_observe(&ways, KIB(64), way, 1000), 0);
+    }
+    assert_in_range(trial, 8, 20);
+}
+
+/* Processors that stay where they are: the better way is found, and what trials cost is little. */
+static void test_finds_the_better(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    for (size_t p = 0; p < POINTS; p++) {
+        for (int far = 0; far < 2; far++) {
+            struct weft_ways ways;
+            int switched = 0;
+            int64_t sum_ns = 0, best_ns = 0;
+            weft_ways_open(&ways);
+            for (int i = 0; i < 4000; i++) {
+                sum_ns += message(&ways, &points[p], far, 0, &random, &switched);
+                best_ns += points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
+            }
+            if ((double)sum_ns > 1.03 * (double)best_ns || switched > 1)
+                fail_msg("%zu bytes, %s: %.3f times the best, switched %d times", points[p].bytes,
+                         far ? "far" : "near", (double)sum_ns / (double)best_ns, switched);
+        }
+    }
+}
+
+/* They move every 1,500 messages, and receivers are late now and then. */
+static void test_follows(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    int slowest = 0;
+    for (size_t p = 0; p < POINTS; p++) {
+        struct weft_ways ways;
+        int switched = 0, far = 0, needed = 0;
+        int64_t sum_ns = 0, best_ns = 0;
+        weft_ways_open(&ways);
+        for (int i = 0; i < 30000; i++) {
+            if (i % 1500 == 0) {
+                far = !far;
+                needed = 0;
+            }
+            enum weft_way best = best_of(points[p].cost_ns[far]);
+            sum_ns += message(&ways, &points[p], far, 20, &random, &switched);
+            best_ns += points[p].cost_ns[far][best];
+            if (differs(points[p].cost_ns[far]) && weft_ways_taken(&ways, points[p].bytes) != best)
+                needed = i % 1500 + 1;
+            slowest = i % 1500 == 1499 && needed > slowest && i > 1500 ? needed : slowest;
+        }
+        if ((double)sum_ns > 1.05 * (double)best_ns)
+            fail_msg("%zu bytes: %.3f times the best", points[p].bytes, (double)sum_ns / (double)best_ns);
+    }
+    printf("the choice follows within %d messages\n", slowest);
+    assert_in_range(slowest, 1, 250);
+}
+
+/* Two ways that cost the same: it stays with one. */
+static void test_never_flaps(void **state)
+{
+    (void)state;
+    static const struct point same = {KIB(64), {{5000, 5000}, {5000, 5000}}};
+    uint64_t random = SEED;
+    struct weft_ways ways;
+    int switched = 0;
+    weft_ways_open(&ways);
+    for (int i = 0; i < 100000; i++)
+        message(&ways, &same, 0, 10, &random, &switched);
+    assert_in_range(switched, 0, 2);
+}
+
+/* Sizes know nothing of each other; odd costs do no harm. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, KIB(8), KIB(8) + 1, KIB(64), (size_t)1 << 40};
+    struct weft_ways ways;
+    int is_timed;
+    weft_ways_open(&ways);
+    for (int i = 0; i < 2000; i++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            enum weft_way way = weft_ways_choose(&ways, sizes[s], &is_timed);
+            int64_t cost_ns = sizes[s] == KIB(64) && way == WEFT_WAY_PIPE ? 2000 : 1000;
+            if (is_timed)
+                weft_ways_observe(&ways, sizes[s], way, cost_ns);
+        }
+    }
+    assert_int_equal(weft_ways_taken(&ways, KIB(8)), WEFT_WAY_PIPE);
+    assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PULL);
+    assert_int_equal(weft_ways_taken(&ways, KIB(33)), WEFT_WAY_PULL);
+    assert_int_equal(weft_ways_taken(&ways, KIB(32)), WEFT_WAY_PIPE);
+    weft_ways_observe(&ways, 0, WEFT_WAY_PIPE, 5);
+    weft_ways_observe(&ways, KIB(8), WEFT_WAY_PIPE, 0);
+    weft_ways_observe(&ways, KIB(8), WEFT_WAY_PIPE, -5);
+    weft_ways_observe(&ways, 1, WEFT_WAY_PIPE, INT64_MAX);
+    assert_int_equal(weft_ways_taken(&ways, KIB(8)), WEFT_WAY_PIPE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_begins_with_a_pipe),
+        cmocka_unit_test(test_finds_the_better),
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_never_flaps),
+        cmocka_unit_test(test_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
