@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapping device memory of other processes.
+/* Importing device memory of other processes.
  *
- * The dma-buf is mapped by an allocation that imports it. Whether the driver takes the descriptor over the specification does not say, and releases of Intel's
- * driver differ: they close it at once, or when the mapping is freed, or not at all, and keep its number. So it stays open as long as the
- * mapping lives and is closed then, unless the number is no longer this file's.
+ * A handle that is imported again for the same device is not fetched again, and is counted. Handles are compared as a whole: what an exporter made of
+ * memory that took another's place is another handle, as its identity and the offer's serial are others. What several imports have in common, all parts
+ * of a pool for one, is one mapping (mapping.c).
  *
- * A handle that is imported again gives the same address and is counted. Handles are compared as a whole: what an exporter made of memory
- * that took another's place is another handle, as its identity and the offer's serial are others.
+ * device->imports_lock guards imports and mappings. It is not had while another process is asked for a descriptor.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "devmem/ze/handle.h"
+#include "devmem/ze/mapping.h"
 
 struct weft_ze_import {
     struct weft_ze_handle handle;
     int ordinal; /* that asked for it */
-    int place;
     unsigned count;
-    int fd;        /* -1: the driver has closed it */
-    char *mapping; /* all of the dma-buf */
+    struct weft_ze_mapping *mapping; /* all of the dma-buf */
     struct weft_ze_import *next;
 };
 
@@ -102,119 +98,38 @@ static int find_owner(struct weft_device *device, int ordinal, const struct weft
     return WEFT_OK;
 }
 
-/* --- mapping */
-
-/* The number of a descriptor that the driver has closed may be another file's by now. */
-static int forget_closed(int fd)
-{
-    if (fd < 0 || weft_fd_is_own(fd))
-        return fd;
-    weft_fd_forget(fd);
-    return -1;
-}
-
-static void descriptor_close(int fd)
-{
-    weft_fd_close(forget_closed(fd));
-}
-
-/* What the driver says of a descriptor that is none of its own is the fault of who sent it. */
-static int fail_map(struct weft_device *device, const struct weft_ze_import *import, ze_result_t result)
-{
-    char text[WEFT_ZE_TEXT];
-    int status = weft_ze_word(result, text, "mapping %llu bytes of device memory of process %d on device %d",
-                              (unsigned long long)import->handle.size, import->handle.pid, import->ordinal);
-    return device->params.fail(status == WEFT_INVALID ? WEFT_PROTOCOL : status, "%s", text);
-}
-
-/* Whether all that the handle speaks of is there. */
-static int is_whole(const struct weft_device *device, const struct weft_ze_import *import)
-{
-    void *begin = NULL;
-    size_t length = 0;
-    return device->driver.zeMemGetAddressRange(device->places[import->place].context, import->mapping, &begin,
-                                               &length) == ZE_RESULT_SUCCESS &&
-           begin == import->mapping && length >= import->handle.offset + import->handle.length;
-}
-
-static int map(struct weft_device *device, struct weft_ze_import *import, int owner)
-{
-    const struct weft_ze_driver *driver = &device->driver;
-    ze_context_handle_t context = device->places[import->place].context;
-    const ze_external_memory_import_fd_t imported = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD,
-                                                     .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF,
-                                                     .fd = import->fd};
-    const ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC,
-                                             .pNext = &imported};
-    uint64_t bytes = weft_ze_dmabuf_bytes(import->fd);
-    if (bytes != import->handle.size)
-        return device->params.fail(
-            WEFT_PROTOCOL, "the dma-buf that process %d hands out has %llu bytes, expected are %llu",
-            import->handle.pid, (unsigned long long)bytes, (unsigned long long)import->handle.size);
-    ze_result_t result = driver->zeMemAllocDevice(context, &desc, import->handle.size, 0,
-                                                  device->ordinals[owner].device, (void **)&import->mapping);
-    import->fd = forget_closed(import->fd);
-    if (result != ZE_RESULT_SUCCESS)
-        return fail_map(device, import, result);
-    if (is_whole(device, import))
-        return WEFT_OK;
-    driver->zeMemFree(context, import->mapping);
-    return device->params.fail(WEFT_UNSUPPORTED,
-                               "the driver of device %d has not mapped all of %llu bytes of process %d",
-                               owner, (unsigned long long)import->handle.size, import->handle.pid);
-}
-
-static int import_open(struct weft_device *device, struct weft_ze_import *import, int owner)
-{
-    const struct weft_ze_handle *handle = &import->handle;
-    struct weft_offer offer = {.serial = handle->serial, .pid = handle->pid, .slot = handle->slot};
-    memcpy(offer.key, handle->key, sizeof offer.key);
-    int status = weft_offer_fetch(&device->params, &offer, &import->fd);
-    if (status != WEFT_OK)
-        return status;
-    status = map(device, import, owner);
-    if (status != WEFT_OK)
-        descriptor_close(import->fd);
-    return status;
-}
-
 /* --- called by others */
 
-/* One that is mapped already, counted; NULL. */
+/* One that is there already, counted; NULL. With the lock. */
 static struct weft_ze_import *find(struct weft_device *device, int ordinal,
                                    const struct weft_ze_handle *handle)
 {
-    pthread_mutex_lock(&device->lock);
     struct weft_ze_import *import = device->imports;
     while (import && (import->ordinal != ordinal || memcmp(&import->handle, handle, sizeof *handle) != 0))
         import = import->next;
     if (import)
         import->count++;
-    pthread_mutex_unlock(&device->lock);
     return import;
 }
 
-/* Where two map one handle at the same time each has a mapping of its own. */
-static int add(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle,
-               struct weft_ze_import **added)
+/* Fetched for it is a descriptor, which is the mapping's then, or closed. With the lock. */
+static int add(struct weft_device *device, int ordinal, int owner, const struct weft_ze_handle *handle,
+               int fd, struct weft_ze_import **added)
 {
-    int owner, status = find_owner(device, ordinal, handle, &owner);
+    struct weft_ze_mapping *mapping;
+    int status = weft_ze_mapping_open(device, ordinal, owner, handle, fd, &mapping);
     if (status != WEFT_OK)
         return status;
-    struct weft_ze_import *import = malloc(sizeof *import);
-    if (!import)
+    struct weft_ze_import *import = find(device, ordinal, handle); /* another thread's, meanwhile */
+    if (import) {
+        weft_ze_mapping_close(device, mapping); /* the same one, or an own one of a driver that maps anew */
+    } else if ((import = malloc(sizeof *import))) {
+        *import = (struct weft_ze_import){*handle, ordinal, 1, mapping, device->imports};
+        device->imports = import;
+    } else {
+        weft_ze_mapping_close(device, mapping);
         return device->params.fail(WEFT_NOMEM, "no memory to remember imported device memory");
-    *import = (struct weft_ze_import){
-        .handle = *handle, .ordinal = ordinal, .place = device->ordinals[owner].place, .count = 1, .fd = -1};
-    status = import_open(device, import, owner);
-    if (status != WEFT_OK) {
-        free(import);
-        return status;
     }
-    pthread_mutex_lock(&device->lock);
-    import->next = device->imports;
-    device->imports = import;
-    pthread_mutex_unlock(&device->lock);
     *added = import;
     return WEFT_OK;
 }
@@ -223,44 +138,54 @@ int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct wef
                        void **base)
 {
     struct weft_ze_handle handle;
-    int status = parse(device, given, &handle);
+    struct weft_ze_import *import;
+    int owner, fd, status = parse(device, given, &handle);
     if (status == WEFT_OK)
         status = weft_ze_check(device, ordinal);
     if (status != WEFT_OK)
         return status;
-    struct weft_offer offer = {.pid = handle.pid};
+    struct weft_offer offer = {.serial = handle.serial, .pid = handle.pid, .slot = handle.slot};
     memcpy(offer.key, handle.key, sizeof offer.key);
     if (weft_offer_is_mine(&offer))
         return refuse_own(device, &handle);
-    struct weft_ze_import *import = find(device, ordinal, &handle);
-    if (!import)
-        status = add(device, ordinal, &handle, &import);
+    pthread_mutex_lock(&device->imports_lock);
+    import = find(device, ordinal, &handle);
+    if (!import) {
+        pthread_mutex_unlock(&device->imports_lock);
+        status = find_owner(device, ordinal, &handle, &owner);
+        if (status == WEFT_OK)
+            status = weft_offer_fetch(&device->params, &offer, &fd);
+        if (status != WEFT_OK)
+            return status;
+        pthread_mutex_lock(&device->imports_lock);
+        status = add(device, ordinal, owner, &handle, fd, &import);
+    }
     if (status == WEFT_OK)
-        *base = import->mapping + handle.offset;
+        *base = import->mapping->base + handle.offset;
+    pthread_mutex_unlock(&device->imports_lock);
     return status;
 }
 
-/* In a forked child there is only the note. */
+/* Imports with one address have one mapping: which of them it was makes no difference. In a forked child nobody else has the lock, or gives it back. */
 int weft_ze_unimport(struct weft_device *device, void *base)
 {
+    const int is_here = device->pid == getpid();
     ze_result_t result = ZE_RESULT_SUCCESS;
-    pthread_mutex_lock(&device->lock);
+    if (is_here)
+        pthread_mutex_lock(&device->imports_lock);
     struct weft_ze_import **link = &device->imports, *import;
-    while ((import = *link) && import->mapping + import->handle.offset != (char *)base)
+    while ((import = *link) && import->mapping->base + import->handle.offset != (char *)base)
         link = &import->next;
-    int is_last = import && --import->count == 0;
-    if (is_last)
+    int is_known = import != NULL;
+    if (is_known && --import->count == 0) {
         *link = import->next;
-    pthread_mutex_unlock(&device->lock);
-    if (!import)
-        return device->params.fail(WEFT_INVALID, "%p is not device memory that was imported", base);
-    if (!is_last)
-        return WEFT_OK;
-    if (device->pid == getpid()) {
-        result = device->driver.zeMemFree(device->places[import->place].context, import->mapping);
-        descriptor_close(import->fd);
+        result = weft_ze_mapping_close(device, import->mapping);
+        free(import);
     }
-    free(import);
+    if (is_here)
+        pthread_mutex_unlock(&device->imports_lock);
+    if (!is_known)
+        return device->params.fail(WEFT_INVALID, "%p is not device memory that was imported", base);
     return result == ZE_RESULT_SUCCESS
                ? WEFT_OK
                : weft_ze_fail(device, result, "unmapping imported device memory at %p", base);

@@ -24,6 +24,7 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     memcpy(&device->params, params, params->size < sizeof *params ? params->size : sizeof *params);
     device->pid = getpid();
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->imports_lock, NULL);
     weft_offer_open();
     *opened = device;
     return WEFT_OK;
@@ -46,6 +47,7 @@ static void ze_close(struct weft_device *device)
             place_close(device, &device->places[i]);
     }
     weft_offer_close();
+    pthread_mutex_destroy(&device->imports_lock);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

@@ -10,7 +10,7 @@
  * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that are never given a
  * context (libfabric, UCX, MPICH) rely on the same.
  *
- * Locks: device->lock guards what changes after initialisation, and initialisation itself.
+ * Locks: device->lock guards what changes after initialisation, and initialisation itself; device->imports_lock what is mapped of other processes.
  *
  * Ordinals. Drivers in the loader's order, and of each its GPUs in the driver's: the order in which SYCL counts the devices of a
  * platform, so "ze:1" is PyTorch's "xpu:1" where there is one driver. ZE_AFFINITY_MASK and ZE_FLAT_DEVICE_HIERARCHY decide which devices there are,
@@ -112,8 +112,10 @@ struct weft_device {
     struct weft_ze_ordinal ordinals[WEFT_ZE_ORDINALS_MAX];
     struct weft_ze_allocation *allocations;
     struct weft_ze_pin *pins;
+    pthread_mutex_t imports_lock; /* of imports and mappings, also while the driver maps */
     struct weft_ze_import *imports;
-    struct weft_device_queue *left; /* with work that waits for ever */
+    struct weft_ze_mapping *mappings; /* mapping.h */
+    struct weft_device_queue *left;   /* with work that waits for ever */
 };
 
 struct weft_device_queue {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: needs ze; wrap dlsym; beside ze */
+/* build: needs ze; wrap dlsym fstatfs; beside ze */
 /* Memory of the kind "ze" for NICs and other processes: dma-bufs, handles, where in a pool memory is, and what peers may send instead. The loader
  * is the real one, the driver that of tests/fakes/ze/. */
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -25,9 +28,12 @@
 #define POOL   (1u << 21)
 #define STALE  0xdd /* what the fake driver writes over memory that is freed */
 #define ROUNDS 300
+#define RACERS 3
+#define RACES  100
 
 static struct weft_device_ops ops; /* complete */
 static int has_newer_calls;        /* whether the loader is one that has those of API 1.6 */
+static int has_one_inode;          /* whether the kernel is one where all dma-bufs have the same */
 
 void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlsym(void *handle, const char *name);
@@ -41,6 +47,16 @@ void *__wrap_dlsym(void *handle, const char *name)
             return has_newer_calls ? ze_scene_function(calls[i][1]) : NULL;
     }
     return __real_dlsym(handle, name);
+}
+
+int __real_fstatfs(int fd, struct statfs *system);
+int __wrap_fstatfs(int fd, struct statfs *system);
+int __wrap_fstatfs(int fd, struct statfs *system)
+{
+    int result = __real_fstatfs(fd, system);
+    if (has_one_inode)
+        system->f_type = ANON_INODE_FS_MAGIC;
+    return result;
 }
 
 static struct ze_fake *begin(struct weft_device **device)
@@ -70,16 +86,19 @@ static int import(struct weft_device *device, int ordinal, const struct ze_peer 
 
 /* --- two processes */
 
-/* Whether the driver leaves the descriptor of a mapping open, closes it with the mapping, or at once: it is closed once. */
-static int share(uint32_t closes_imported)
+/* Whether the driver leaves the descriptor of a mapping open, closes it with the mapping, or at once: it is closed once. Whether it gives what
+ * it has mapped already the same address, or another: it is mapped until nobody uses it. Nobody maps one dma-buf twice who can say which it is. */
+static int share(uint32_t closes_imported, uint32_t shares_imported)
 {
     struct weft_device *device;
     struct ze_peer peer;
     void *base, *again, *elsewhere;
+    int mappings = has_one_inode && !shares_imported ? 2 : 1;
     ZE_CHECK(ze_peer_start(&peer, NULL) == 0);
     struct ze_fake *fake = begin(&device);
     ZE_CHECK(fake && ops.count(device) == 2);
     fake->closes_imported = closes_imported;
+    fake->shares_imported = shares_imported;
     ZE_CHECK(ze_peer_do(&peer, ZE_PEER_ALLOCATE, 7) == WEFT_OK);
     ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 100) == WEFT_OK && peer.report.offset == 100);
     ZE_CHECK(import(device, 0, &peer, &base) == WEFT_OK);
@@ -90,8 +109,9 @@ static int share(uint32_t closes_imported)
         struct weft_device_span span = {.size = sizeof span};
         ZE_CHECK(import(device, 0, &peer, &base) == WEFT_OK);
         ZE_CHECK(import(device, 0, &peer, &again) == WEFT_OK && again == base);
-        ZE_CHECK(import(device, 1, &peer, &elsewhere) == WEFT_OK && elsewhere != base);
-        ZE_CHECK(ze_peer_descriptors() == before + (closes_imported == 2 ? 0 : 2));
+        ZE_CHECK(import(device, 1, &peer, &elsewhere) == WEFT_OK);
+        ZE_CHECK((elsewhere == base) == (mappings == 1) && fake->allocations == mappings);
+        ZE_CHECK(ze_peer_descriptors() == before + (closes_imported == 2 ? 0 : mappings));
         ZE_CHECK(ops.identify(device, elsewhere, &span) == WEFT_OK && span.kind == WEFT_MEMORY_DEVICE);
         ZE_CHECK(span.ordinal == 0 && ops.reaches(device, 1, elsewhere, 0) == 1);
         ZE_CHECK(BITS_AGREE(ze_peer_holds(device, base, ZE_PEER_BYTES, 7 + round)));
@@ -103,6 +123,7 @@ static int share(uint32_t closes_imported)
         ZE_CHECK(ops.unimport(device, base) == WEFT_INVALID && strstr(ze_said, "that was imported"));
         ZE_CHECK(ze_peer_descriptors() == before);
     }
+    ZE_CHECK(has_one_inode || fake->imports == 4);
     struct weft_device_handle handle = peer.report.handle;
     ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 0) == WEFT_OK);
     ZE_CHECK(memcmp(&handle, &peer.report.handle, sizeof handle) == 0 && peer.report.offset == 0);
@@ -112,17 +133,40 @@ static int share(uint32_t closes_imported)
 
 static int share_and_close(void)
 {
-    return share(0);
+    return share(0, 0);
 }
 
 static int share_and_have_closed(void)
 {
-    return share(1);
+    return share(1, 0);
 }
 
 static int share_and_have_closed_at_once(void)
 {
-    return share(2);
+    return share(2, 0);
+}
+
+static int share_one_address(void)
+{
+    return share(0, 1);
+}
+
+static int share_without_inodes(void)
+{
+    has_one_inode = 1;
+    return share(0, 0);
+}
+
+static int share_one_address_without_inodes(void)
+{
+    has_one_inode = 1;
+    return share(1, 1);
+}
+
+static int share_one_address_closed_at_once(void)
+{
+    has_one_inode = 1;
+    return share(2, 1);
 }
 
 static void test_share(void **state)
@@ -131,6 +175,77 @@ static void test_share(void **state)
     assert_int_equal(test_child(share_and_close), 0);
     assert_int_equal(test_child(share_and_have_closed), 0);
     assert_int_equal(test_child(share_and_have_closed_at_once), 0);
+}
+
+static void test_share_one_address(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(share_one_address), 0);
+    assert_int_equal(test_child(share_without_inodes), 0);
+    assert_int_equal(test_child(share_one_address_without_inodes), 0);
+    assert_int_equal(test_child(share_one_address_closed_at_once), 0);
+}
+
+/* --- threads that map and unmap the same */
+
+struct racer {
+    struct weft_device *device;
+    const struct ze_peer *peer;
+    pthread_barrier_t *start;
+    int ordinal, failures;
+};
+
+static void *race(void *arg)
+{
+    struct racer *racer = arg;
+    void *base;
+    for (int round = 0; round < RACES; round++) {
+        pthread_barrier_wait(racer->start);
+        if (ops.import_ipc(racer->device, racer->ordinal, &racer->peer->report.handle, &base) != WEFT_OK ||
+            !ze_peer_holds(racer->device, base, 100, 7) || ops.unimport(racer->device, base) != WEFT_OK)
+            racer->failures++;
+    }
+    return NULL;
+}
+
+static int race_for_one_address(void)
+{
+    struct weft_device *device;
+    struct ze_peer peer;
+    struct racer racers[RACERS];
+    pthread_t threads[RACERS];
+    pthread_barrier_t start;
+    ZE_CHECK(ze_peer_start(&peer, NULL) == 0);
+    struct ze_fake *fake = begin(&device);
+    ZE_CHECK(fake && ops.count(device) == 2);
+    fake->shares_imported = 1;
+    ZE_CHECK(ze_peer_do(&peer, ZE_PEER_ALLOCATE, 7) == WEFT_OK);
+    ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 0) == WEFT_OK);
+    ZE_CHECK(pthread_barrier_init(&start, NULL, RACERS) == 0);
+    for (int i = 0; i < RACERS; i++) {
+        racers[i] = (struct racer){device, &peer, &start, i % 2, 0};
+        ZE_CHECK(pthread_create(&threads[i], NULL, race, &racers[i]) == 0);
+    }
+    for (int i = 0; i < RACERS; i++) {
+        ZE_CHECK(pthread_join(threads[i], NULL) == 0);
+        ZE_CHECK(racers[i].failures == 0);
+    }
+    pthread_barrier_destroy(&start);
+    ZE_CHECK(ze_peer_end(&peer) == 0);
+    return end(fake, device);
+}
+
+static int race_without_inodes(void)
+{
+    has_one_inode = 1;
+    return race_for_one_address();
+}
+
+static void test_race(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(race_for_one_address), 0);
+    assert_int_equal(test_child(race_without_inodes), 0);
 }
 
 /* --- parts of pools */
@@ -153,12 +268,14 @@ static int share_parts(void)
     static const int lengths[] = {1000, 4096, 5001, 300000};
     struct weft_device *device;
     struct ze_peer peer;
-    void *base;
+    void *base, *first;
     uint64_t address = 0, identity = 0;
     ZE_CHECK(ze_peer_start(&peer, have_pools) == 0);
     struct ze_fake *fake = begin(&device);
     ZE_CHECK(fake);
     ZE_CHECK(ze_peer_do(&peer, ZE_PEER_ALLOCATE_BY, 70000) == WEFT_OK); /* stays, in front of the others */
+    ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 0) == WEFT_OK);
+    ZE_CHECK(import(device, 1, &peer, &first) == WEFT_OK);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         ZE_CHECK(ze_peer_do(&peer, ZE_PEER_ALLOCATE_BY, lengths[i]) == WEFT_OK);
         ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 10) == WEFT_OK && peer.report.offset == 10);
@@ -168,12 +285,14 @@ static int share_parts(void)
         address = peer.report.address;
         identity = handle.identity;
         ZE_CHECK(import(device, 1, &peer, &base) == WEFT_OK);
+        ZE_CHECK((char *)base == (char *)first + 70144); /* the pool is mapped */
         ZE_CHECK(BITS_AGREE(ze_peer_holds(device, base, (size_t)lengths[i], lengths[i] & 0xff)));
         ZE_CHECK(ze_peer_fill(device, base, (size_t)lengths[i], 3) == 0);
         ZE_CHECK(BITS_AGREE(ze_peer_do(&peer, ZE_PEER_FIND, 3) == WEFT_OK));
         ZE_CHECK(ops.unimport(device, base) == WEFT_OK);
         ZE_CHECK(ze_peer_do(&peer, ZE_PEER_FREE, 0) == WEFT_OK);
     }
+    ZE_CHECK(fake->imports == 1 && ops.unimport(device, first) == WEFT_OK);
     kill(peer.pid, SIGKILL); /* with the first part, of which it keeps no account */
     ZE_CHECK(waitpid(peer.pid, NULL, 0) == peer.pid);
     return end(fake, device);
@@ -547,8 +666,10 @@ static void test_dmabufs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share),        cmocka_unit_test(test_parts),   cmocka_unit_test(test_lacks),
-        cmocka_unit_test(test_masks),        cmocka_unit_test(test_lies),    cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_share),        cmocka_unit_test(test_share_one_address),
+        cmocka_unit_test(test_race),         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_lacks),        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_lies),         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_same_address), cmocka_unit_test(test_dmabufs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/fakes/ze/fake_memory.h"
@@ -26,10 +27,10 @@ static int make_file(struct allocation *whole)
     int fd = memfd_create("ze-fake-dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    size_t shared = shown < size ? shown : size;
+    size_t shared = shown < size ? shown : size; /* perhaps none */
     if (ftruncate(fd, (off_t)shown) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
         pwrite(fd, fake_reached(whole), shared, 0) != (ssize_t)shared ||
-        fake_map_file(whole, shared, fd) != 0) {
+        (shared && fake_map_file(whole, shared, fd) != 0)) {
         close(fd);
         return -1;
     }
@@ -158,8 +159,20 @@ ze_result_t fake_import(ze_context_handle_t context, ze_device_handle_t device, 
     off_t bytes = lseek(from->fd, 0, SEEK_END);
     if (fcntl(from->fd, F_GET_SEALS) != SEALS || bytes <= 0 || size > (size_t)bytes)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT; /* no dma-buf: any peer may send one */
+    struct stat file;
+    if (fstat(from->fd, &file) != 0)
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     pthread_mutex_lock(&fake_lock);
-    struct allocation *one = fake_reserve((size_t)bytes, FAKE_PAGE);
+    struct allocation *one = ze_fake.shares_imported ? fake_find_imported(device, file.st_ino) : NULL;
+    if (one) {
+        *memory = one->base;
+        ze_fake.imports++;
+        if (ze_fake.closes_imported == 2)
+            close(from->fd);
+        pthread_mutex_unlock(&fake_lock);
+        return ZE_RESULT_SUCCESS;
+    }
+    one = fake_reserve((size_t)bytes, FAKE_PAGE);
     if (one && fake_map_file(one, (size_t)bytes, from->fd) != 0) {
         fake_map_arena(one);
         fake_unreserve(one);
@@ -169,6 +182,7 @@ ze_result_t fake_import(ze_context_handle_t context, ze_device_handle_t device, 
         one->device = device;
         one->context = of;
         one->is_imported = 1;
+        one->inode = file.st_ino;
         one->fd = from->fd;
         ze_fake.imports++;
         of->objects++;

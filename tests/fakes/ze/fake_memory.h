@@ -18,13 +18,16 @@ struct allocation {
     int may_export; /* was asked for when it was allocated */
     int is_pool;    /* parts of it are given out */
     int is_imported;
-    int fd; /* of its dma-buf, once it was exported, or by which it was imported; -1: none */
+    uint64_t inode; /* of what was imported */
+    int fd;         /* of its dma-buf, once it was exported, or by which it was imported; -1: none */
 };
 
 /* What the program has at the address, an allocation or a part of a pool; NULL. */
 struct allocation *fake_find(const void *memory);
 /* What the driver has there: an allocation, or a pool with all that is in it; NULL. */
 struct allocation *fake_find_whole(const void *memory);
+/* What was imported of a file for the device; NULL. */
+struct allocation *fake_find_imported(ze_device_handle_t device, uint64_t inode);
 /* An allocation of device memory, of which nobody has said yet whose it is; NULL: there is no room. */
 struct allocation *fake_reserve(size_t size, size_t alignment);
 /* Where the driver reaches it. */

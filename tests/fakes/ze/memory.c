@@ -65,6 +65,16 @@ struct allocation *fake_find_whole(const void *memory)
     return find_in(&whole, memory);
 }
 
+struct allocation *fake_find_imported(ze_device_handle_t device, uint64_t inode)
+{
+    for (int i = 0; i < whole.count; i++) {
+        struct allocation *one = &whole.all[i];
+        if (one->is_imported && one->device == device && one->inode == inode)
+            return one;
+    }
+    return NULL;
+}
+
 /* In the first gap between begin and end that is large enough. */
 static struct allocation *insert(struct table *table, char *begin, const char *end, size_t size,
                                  size_t alignment)
@@ -319,7 +329,7 @@ ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memor
         properties->pageSize = FAKE_PAGE;
         if (device)
             *device = one->device;
-        if (next)
+        if (next && !ze_fake.ignores_export)
             result = fake_export(fake_find_whole(memory), properties->pNext);
     }
     pthread_mutex_unlock(&fake_lock);
@@ -336,7 +346,7 @@ ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, 
     if (one && base)
         *base = one->base;
     if (one && size)
-        *size = one->size;
+        *size = one->size - (one->is_imported ? ze_fake.imported_less : 0);
     pthread_mutex_unlock(&fake_lock);
     return one ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNKNOWN;
 }

@@ -44,9 +44,13 @@ struct ze_fake {
     uint32_t no_import;     /* none is imported */
     uint32_t exports_asked; /* memory is exported only where it was allocated for that */
     uint32_t
-        closes_imported;   /* the descriptor that memory was imported by: 1, when that is freed; 2, at once */
-    uint32_t pool_bytes;   /* small allocations are parts of pools of that size; 0: none */
-    uint32_t pool_numbers; /* parts of pools have numbers of their own */
+        closes_imported; /* the descriptor that memory was imported by: 1, when that is freed; 2, at once */
+    uint32_t
+        shares_imported; /* what is imported again has the same address, and is gone when it is freed once */
+    uint32_t imported_less;      /* bytes that what was imported is said to be shorter */
+    uint32_t ignores_export;     /* who asks for a descriptor gets none, and no reason */
+    uint32_t pool_bytes;         /* small allocations are parts of pools of that size; 0: none */
+    uint32_t pool_numbers;       /* parts of pools have numbers of their own */
     uint32_t numbers_by_address; /* an address has the same number each time, which no driver may do */
     int32_t dmabuf_more;         /* bytes that a dma-buf is longer than what it is of, or shorter */
     _Atomic int imports;         /* how often memory was imported */
