@@ -4,7 +4,7 @@
  * Identity. Level Zero numbers its allocations: ze_memory_allocation_properties_t, id. Intel's driver counts them up for the life of the process,
  * so that an allocation at an address that was freed has another number. Drivers count each for itself: the driver's place is
  * mixed in. Memory that it gives out from a pool has the pool's number: what comes next at the same address there is the same memory, and
- * what is cached about it stays true, as long as it is not longer. So the length is mixed in.
+ * what is cached about it stays true, as long as it is not longer. So the length is mixed in; and the address, as the pool has other parts.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Memory and Images, Unified Shared Memory.
  */
@@ -29,10 +29,12 @@ static int ordinal_of(const struct weft_device *device, ze_device_handle_t handl
     return -1;
 }
 
-/* Pools have small allocations: of the length the last 23 bits. The first bit of all is that of pins. */
-static uint64_t identity_of(uint64_t id, int place, size_t length)
+/* In bits 40 to 62, which numbers hardly reach, is where in its pool a part is, and how long: of two at one address the lengths differ, and of two that
+ * are as long as each other the addresses. The first bit of all is that of pins. */
+static uint64_t identity_of(uint64_t id, int place, const void *base, size_t length)
 {
-    return ((id + 1) * WEFT_ZE_DRIVERS_MAX + (uint64_t)place) ^ ((uint64_t)length & 0x7fffff) << 40;
+    const uint64_t mixed = (uint64_t)(uintptr_t)base / ALIGNMENT * UINT64_C(0x9e3779b1) + length;
+    return ((id + 1) * WEFT_ZE_DRIVERS_MAX + (uint64_t)place) ^ (mixed & 0x7fffff) << 40;
 }
 
 /* Fills the span where the memory is this driver's. */
@@ -63,7 +65,7 @@ static int ask(const struct weft_device *device, int place, const void *pointer,
         .ordinal = ordinal,
         .base = (uint64_t)(uintptr_t)base,
         .length = length,
-        .identity = identity_of(properties.id, place, length),
+        .identity = identity_of(properties.id, place, base, length),
     };
     return 1;
 }
