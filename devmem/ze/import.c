@@ -60,28 +60,37 @@ static int refuse_own(struct weft_device *device, const struct weft_ze_handle *h
 
 /* --- whose memory it is */
 
-/* The device that has the uuid, itself or as one of its tiles; -1. */
-static int ordinal_by_uuid(const struct weft_device *device, const uint8_t uuid[16])
+static int has_uuid(const struct weft_ze_ordinal *known, const uint8_t uuid[16])
+{
+    int is_it = memcmp(known->uuid, uuid, sizeof known->uuid) == 0;
+    for (uint32_t t = 0; t < known->tile_count && !is_it; t++)
+        is_it = memcmp(known->tile_uuids[t], uuid, sizeof known->tile_uuids[t]) == 0;
+    return is_it;
+}
+
+/* The device that has the uuid, itself or as one of its tiles; -1. Two drivers may show one GPU: first that ordinal, then one of its driver's. */
+static int ordinal_by_uuid(const struct weft_device *device, int ordinal, const uint8_t uuid[16])
 {
     static const uint8_t unknown[16];
+    int found = -1, nearest = -1;
     if (memcmp(uuid, unknown, sizeof unknown) == 0)
         return -1;
     for (int i = 0; i < device->count; i++) {
         const struct weft_ze_ordinal *known = &device->ordinals[i];
-        int is_it = memcmp(known->uuid, uuid, sizeof known->uuid) == 0;
-        for (uint32_t t = 0; t < known->tile_count && !is_it; t++)
-            is_it = memcmp(known->tile_uuids[t], uuid, sizeof known->tile_uuids[t]) == 0;
-        if (is_it)
-            return i;
+        int near = i == ordinal ? 2 : known->place == device->ordinals[ordinal].place;
+        if (near > nearest && has_uuid(known, uuid)) {
+            found = i;
+            nearest = near;
+        }
     }
-    return -1;
+    return found;
 }
 
 /* The device of this process that has the memory, which that ordinal reaches. */
 static int find_owner(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle,
                       int *owner)
 {
-    *owner = ordinal_by_uuid(device, handle->uuid);
+    *owner = ordinal_by_uuid(device, ordinal, handle->uuid);
     if (*owner < 0)
         return device->params.fail(
             WEFT_UNSUPPORTED,

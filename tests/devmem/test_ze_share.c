@@ -262,6 +262,32 @@ static struct weft_ze_handle inside(const struct ze_peer *peer)
     return handle;
 }
 
+/* Parts of one pool that are as long as each other have the pool's number, and identities of their own. */
+static int number_parts(void)
+{
+    enum { PARTS = 64 };
+    const ze_device_mem_alloc_desc_t plain = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_span spans[PARTS];
+    void *parts[PARTS];
+    ZE_CHECK(fake);
+    have_pools(fake);
+    ZE_CHECK(ops.count(device) == 2);
+    ze_context_handle_t context = device->places[0].context;
+    for (int i = 0; i < PARTS; i++) {
+        ZE_CHECK(device->driver.zeMemAllocDevice(context, &plain, 3000, 0, device->ordinals[0].device,
+                                                 &parts[i]) == ZE_RESULT_SUCCESS);
+        spans[i].size = sizeof spans[i];
+        ZE_CHECK(ops.identify(device, parts[i], &spans[i]) == WEFT_OK && spans[i].length == 3000);
+        for (int before = 0; before < i; before++)
+            ZE_CHECK(spans[before].identity != spans[i].identity);
+    }
+    for (int i = 0; i < PARTS; i++)
+        ZE_CHECK(device->driver.zeMemFree(context, parts[i]) == ZE_RESULT_SUCCESS);
+    return end(fake, device);
+}
+
 /* What comes next at the same address, and is longer, has another identity. */
 static int share_parts(void)
 {
@@ -334,6 +360,7 @@ static int refuse_the_unknown(void)
 static void test_parts(void **state)
 {
     (void)state;
+    assert_int_equal(test_child(number_parts), 0);
     assert_int_equal(test_child(share_parts), 0);
     assert_int_equal(test_child(refuse_the_unknown), 0);
 }
@@ -451,9 +478,38 @@ static int see_other_devices(void)
     return end(fake, device);
 }
 
+/* Two drivers show one GPU, and the memory is another one's: who works has to reach it by its own driver. */
+static int see_one_device_twice(void)
+{
+    struct weft_device *device;
+    struct ze_peer peer;
+    void *base;
+    ZE_CHECK(ze_peer_start(&peer, NULL) == 0);
+    struct ze_fake *fake = begin(&device);
+    ZE_CHECK(fake);
+    fake->driver_count = 2;
+    fake->device_count = 4;
+    fake->devices[0].number = fake->devices[2].number = fake->devices[3].number = 1;
+    fake->devices[1].number = 2;
+    fake->devices[1].driver = fake->devices[3].driver = 1;
+    fake->devices[2].driver = 1;
+    ZE_CHECK(ze_peer_do(&peer, ZE_PEER_ALLOCATE, 30) == WEFT_OK);
+    ZE_CHECK(ze_peer_do(&peer, ZE_PEER_EXPORT, 0) == WEFT_OK && ops.count(device) == 4);
+    for (int ordinal = 0; ordinal < 4; ordinal++) {
+        struct weft_device_span span = {.size = sizeof span};
+        static const int owners[] = {0, 2, 2, 3};
+        ZE_CHECK(import(device, ordinal, &peer, &base) == WEFT_OK);
+        ZE_CHECK(ops.identify(device, base, &span) == WEFT_OK && span.ordinal == owners[ordinal]);
+        ZE_CHECK(ops.unimport(device, base) == WEFT_OK);
+    }
+    ZE_CHECK(ze_peer_end(&peer) == 0);
+    return end(fake, device);
+}
+
 static void test_masks(void **state)
 {
     (void)state;
+    assert_int_equal(test_child(see_one_device_twice), 0);
     assert_int_equal(test_child(see_other_devices), 0);
 }
 
