@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/fd.h"
 #include "base/hash.h"
 #include "devmem/cuda/handle.h"
 
@@ -140,7 +141,8 @@ static int is_current(void *arg, const struct weft_offer_memory *offered)
 static int export_by_type(struct weft_device *device, const struct weft_cuda_memory *memory,
                           struct weft_cuda_handle *handle, struct weft_offer *offer)
 {
-    const struct weft_offer_memory offered = {&weft_cuda_ops, memory->span.base, memory->span.identity};
+    struct weft_offer_memory offered = {
+        .owner = &weft_cuda_ops, .base = memory->span.base, .identity = memory->span.identity};
     int fd = -1, result = CUDA_SUCCESS;
     handle->method = memory->pool ? WEFT_CUDA_POOL : WEFT_CUDA_VMM;
     handle->type = memory->handle_types & CUDA_HANDLE_POSIX_FD ? CUDA_HANDLE_POSIX_FD : CUDA_HANDLE_FABRIC;
@@ -154,8 +156,12 @@ static int export_by_type(struct weft_device *device, const struct weft_cuda_mem
     if (result)
         return weft_cuda_fail(device, result, "exporting %p of device %d to other processes",
                               (void *)memory->span.base, memory->span.ordinal);
-    return handle->type == CUDA_HANDLE_POSIX_FD ? weft_offer_put(&device->params, &offered, fd, offer)
-                                                : WEFT_OK;
+    if (handle->type != CUDA_HANDLE_POSIX_FD)
+        return WEFT_OK;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fd = weft_fd_add(fd);
+    return fd >= 0 ? weft_offer_put(&device->params, &offered, fd, offer)
+                   : device->params.fail(WEFT_NOMEM, "no memory to remember the descriptor of device memory");
 }
 
 static int export_legacy(struct weft_device *device, const struct weft_cuda_memory *memory,

@@ -2,7 +2,6 @@
 /* The exporter's side. Slots are looked up and changed with the lock; guests are the thread's alone, until it has ended. The lock is not had
  * while the thread is waited for. */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,7 +247,22 @@ int weft_offer_is_mine(const struct weft_offer *offer)
     return is_mine;
 }
 
-int weft_offer_find(const struct weft_offer_memory *memory, weft_offer_is_current *is_current, void *arg,
+/* Whether the slot has that memory. */
+static int is_in(const struct slot *slot, const struct weft_offer_memory *memory)
+{
+    return slot->memory.identity && slot->memory.owner == memory->owner &&
+           slot->memory.identity == memory->identity && slot->memory.base == memory->base;
+}
+
+static void give(const struct desk *desk, uint32_t place, struct weft_offer_memory *memory,
+                 struct weft_offer *offer)
+{
+    *memory = desk->slots[place].memory;
+    offer->slot = (uint16_t)place;
+    offer->serial = desk->slots[place].serial;
+}
+
+int weft_offer_find(struct weft_offer_memory *memory, weft_offer_is_current *is_current, void *arg,
                     struct weft_offer *offer)
 {
     int found = 0;
@@ -258,9 +272,8 @@ int weft_offer_find(const struct weft_offer_memory *memory, weft_offer_is_curren
         struct slot *slot = &desk->slots[i];
         if (!slot->memory.identity || slot->memory.owner != memory->owner)
             continue;
-        if (slot->memory.identity == memory->identity && slot->memory.base == memory->base) {
-            offer->slot = (uint16_t)i;
-            offer->serial = slot->serial;
+        if (is_in(slot, memory)) {
+            give(desk, i, memory, offer);
             found = 1;
         } else if (!is_current(arg, &slot->memory)) {
             take_down(slot);
@@ -270,41 +283,50 @@ int weft_offer_find(const struct weft_offer_memory *memory, weft_offer_is_curren
     return found;
 }
 
+/* Where it is, or the first that is free. */
+static uint32_t place_for(const struct slot *slots, const struct weft_offer_memory *memory)
+{
+    uint32_t unused = WEFT_OFFER_SLOTS;
+    for (uint32_t i = 0; i < WEFT_OFFER_SLOTS; i++) {
+        if (is_in(&slots[i], memory))
+            return i;
+        if (unused == WEFT_OFFER_SLOTS && !slots[i].memory.identity)
+            unused = i;
+    }
+    return unused;
+}
+
 /* With the lock. */
-static int put(const struct weft_device_params *params, const struct weft_offer_memory *memory, int fd,
+static int put(const struct weft_device_params *params, struct weft_offer_memory *memory, int fd,
                struct weft_offer *offer)
 {
-    uint32_t place = 0;
     int status = make(params);
     if (status == WEFT_OK && !here.desk->service)
         status = start(params, here.desk);
-    if (status != WEFT_OK)
+    if (status != WEFT_OK) {
+        weft_fd_close(fd);
         return status;
+    }
     struct slot *slots = here.desk->slots;
-    while (place < WEFT_OFFER_SLOTS && slots[place].memory.identity)
-        place++;
+    const uint32_t place = place_for(slots, memory);
+    if (place == WEFT_OFFER_SLOTS || slots[place].memory.identity)
+        weft_fd_close(fd);
+    else
+        slots[place] = (struct slot){*memory, slots[place].serial + 1, fd};
     if (place == WEFT_OFFER_SLOTS)
         return params->fail(WEFT_NOMEM,
                             "%d spans of device memory are exported by descriptor, and no more can be",
                             WEFT_OFFER_SLOTS);
-    slots[place] = (struct slot){*memory, slots[place].serial + 1, fd};
     sign(here.desk, offer);
-    offer->slot = (uint16_t)place;
-    offer->serial = slots[place].serial;
+    give(here.desk, place, memory, offer);
     return WEFT_OK;
 }
 
-int weft_offer_put(const struct weft_device_params *params, const struct weft_offer_memory *memory, int fd,
+int weft_offer_put(const struct weft_device_params *params, struct weft_offer_memory *memory, int fd,
                    struct weft_offer *offer)
 {
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fd = weft_fd_add(fd);
-    if (fd < 0)
-        return params->fail(WEFT_NOMEM, "no memory to remember the descriptor of device memory");
     pthread_mutex_lock(&here.lock);
     int status = put(params, memory, fd, offer);
     pthread_mutex_unlock(&here.lock);
-    if (status != WEFT_OK)
-        weft_fd_close(fd);
     return status;
 }

@@ -38,6 +38,7 @@ struct weft_offer {
 struct weft_offer_memory {
     const void *owner; /* the kind: identities are its own */
     uint64_t base, identity;
+    uint64_t offset, size; /* for the kind alone: where in what the descriptor is of, and how long that is */
 };
 
 /* The desk lasts until it has been closed as often as it has been opened. Opening costs nothing. */
@@ -51,11 +52,13 @@ int weft_offer_is_mine(const struct weft_offer *offer);
 
 /* Whether the memory at base still has the identity. */
 typedef int weft_offer_is_current(void *arg, const struct weft_offer_memory *memory);
-/* Finds the slot of memory that has been put up before, 1, and takes down those of the same owner whose memory is gone. 0: there is none. */
-int weft_offer_find(const struct weft_offer_memory *memory, weft_offer_is_current *is_current, void *arg,
+/* Finds the slot of memory that has been put up before, 1, and takes down those of the same owner whose memory is gone. 0: there is none. Sets the
+ * memory's offset and size as they were put up. */
+int weft_offer_find(struct weft_offer_memory *memory, weft_offer_is_current *is_current, void *arg,
                     struct weft_offer *offer);
-/* Puts a descriptor up, and owns it from then on, also on failure. The first one starts the desk's thread. */
-int weft_offer_put(const struct weft_device_params *params, const struct weft_offer_memory *memory, int fd,
+/* Puts a descriptor up that has been added (base/fd.h), and owns it from then on, also on failure. Where another thread has put up the same memory
+ * meanwhile, it is closed, and that is found. The first one starts the desk's thread. */
+int weft_offer_put(const struct weft_device_params *params, struct weft_offer_memory *memory, int fd,
                    struct weft_offer *offer);
 
 /* Asks for the descriptor, which is the caller's then (base/fd.h). Waits 2 s at most for a process that does not answer. WEFT_UNSUPPORTED: there

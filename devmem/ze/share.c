@@ -2,21 +2,25 @@
 /* Making device memory known to NICs and to other processes, as dma-bufs.
  *
  * The driver's descriptor. Intel's driver has one for each allocation, gives the same number each time, and closes it when the memory is freed. So it is copied
- * at once. It is asked for by the external memory properties, which serve memory that was allocated for it, and with Intel's driver other
- * memory as well; where they are refused, by an IPC handle, out of which newer loaders take it.
+ * at once, and the copy is known to be weft's (base/fd.h) before anything else is done. It is asked for by the external memory properties,
+ * which serve memory that was allocated for it, and with Intel's driver other memory as well; where they are refused, or give none, by an IPC handle,
+ * out of which newer loaders take it.
  *
  * Where the memory begins. A dma-buf is of what the driver has allocated, which may be a pool that it gives parts of. No call says where in it
- * a part is. But the number of an allocation is then that of the pool: the addresses in front of the part that have the number are of the pool as
- * well. The first one of them is where the pool begins, at a page of the driver's, and what has the number must be as long as the dma-buf, to a page.
- * Memory of which that cannot be shown is not shared.
+ * a part is. But the number of an allocation is then that of its pool. So weft finds the first and the last page with the pool's number; their
+ * distance must equal the dma-buf's length. Memory of which that cannot be shown is not shared.
  *
  * Sources: oneAPI Level Zero Specification, "Core Programming Guide", External Memory Import and Export, Inter-Process Communication.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/fd.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "devmem/ze/handle.h"
 
 #define PAGE      UINT64_C(4096) /* that dma-bufs are mapped by, at least */
@@ -32,8 +36,15 @@ struct shared {
 };
 
 struct dmabuf {
-    int fd; /* a copy */
+    int fd; /* a copy, weft's */
     uint64_t size, offset;
+};
+
+/* What has come of asking for a descriptor. */
+struct taken {
+    ze_result_t result;
+    int fd;    /* a copy; -1: none */
+    int error; /* of copying it; 0: the driver has given none */
 };
 
 uint32_t weft_ze_handle_check(const struct weft_ze_handle *handle)
@@ -72,58 +83,77 @@ static int look(struct weft_device *device, const void *memory, struct shared *s
 
 /* --- its dma-buf */
 
-static ze_result_t take_exported(struct weft_device *device, const struct shared *shared, int *copy)
+static void copy(struct taken *taken, int fd)
+{
+    if (taken->result != ZE_RESULT_SUCCESS || fd < 0)
+        return;
+    taken->fd = weft_fd_add(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    taken->error = taken->fd < 0 ? errno : 0;
+}
+
+static struct taken take_exported(struct weft_device *device, const struct shared *shared)
 {
     ze_external_memory_export_fd_t exported = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD,
                                                .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF,
                                                .fd = -1};
     ze_memory_allocation_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES,
                                                     .pNext = &exported};
-    ze_result_t result = device->driver.zeMemGetAllocProperties(
+    struct taken taken = {.fd = -1};
+    taken.result = device->driver.zeMemGetAllocProperties(
         device->places[shared->place].context, (const void *)(uintptr_t)shared->span.base, &properties, NULL);
-    *copy = result == ZE_RESULT_SUCCESS ? fcntl(exported.fd, F_DUPFD_CLOEXEC, 0) : -1;
-    return result;
+    copy(&taken, exported.fd);
+    return taken;
 }
 
-static ze_result_t take_from_handle(struct weft_device *device, const struct shared *shared, int *copy)
+static struct taken take_from_handle(struct weft_device *device, const struct shared *shared)
 {
     const struct weft_ze_driver *driver = &device->driver;
     ze_context_handle_t context = device->places[shared->place].context;
     ze_ipc_mem_handle_t handle;
     uint64_t number = UINT64_MAX;
-    ze_result_t result =
-        driver->zeMemGetIpcHandle(context, (const void *)(uintptr_t)shared->span.base, &handle);
-    if (result != ZE_RESULT_SUCCESS)
-        return result;
-    result = driver->zeMemGetFileDescriptorFromIpcHandleExp(context, handle, &number);
-    *copy = result == ZE_RESULT_SUCCESS && number <= INT32_MAX ? fcntl((int)number, F_DUPFD_CLOEXEC, 0) : -1;
+    struct taken taken = {.fd = -1};
+    taken.result = driver->zeMemGetIpcHandle(context, (const void *)(uintptr_t)shared->span.base, &handle);
+    if (taken.result != ZE_RESULT_SUCCESS)
+        return taken;
+    taken.result = driver->zeMemGetFileDescriptorFromIpcHandleExp(context, handle, &number);
+    copy(&taken, number <= INT32_MAX ? (int)number : -1);
     if (driver->zeMemPutIpcHandle)
         driver->zeMemPutIpcHandle(context, handle);
-    return result;
+    return taken;
 }
 
-/* A copy of the driver's descriptor. */
-static int take(struct weft_device *device, const struct shared *shared, int *copy)
+/* Only what will be refused again is WEFT_UNSUPPORTED, which others remember. */
+static int fail_take(struct weft_device *device, const struct shared *shared, const struct taken *taken)
 {
-    const struct weft_ze_driver *driver = &device->driver;
     void *base = (void *)(uintptr_t)shared->span.base;
+    const char *hint = device->driver.zeMemGetFileDescriptorFromIpcHandleExp
+                           ? ""
+                           : "; a newer loader of Level Zero may export it by an IPC handle";
+    const int error = taken->error, is_short = error == EMFILE || error == ENFILE || error == ENOMEM;
     char text[WEFT_ZE_TEXT];
-    ze_result_t result = take_exported(device, shared, copy);
-    if (result != ZE_RESULT_SUCCESS && driver->zeMemGetFileDescriptorFromIpcHandleExp)
-        result = take_from_handle(device, shared, copy);
-    if (result == ZE_RESULT_SUCCESS && *copy >= 0)
-        return WEFT_OK;
-    if (result == ZE_RESULT_SUCCESS)
-        return device->params.fail(
-            WEFT_UNSUPPORTED,
-            "the descriptor of %p of device %d cannot be copied: the driver's is none, "
-            "or this process has as many as it may",
-            base, shared->span.ordinal);
-    weft_ze_word(result, text, "exporting %p of device %d as a dma-buf", base, shared->span.ordinal);
-    return device->params.fail(WEFT_UNSUPPORTED, "%s%s", text,
-                               driver->zeMemGetFileDescriptorFromIpcHandleExp
-                                   ? ""
-                                   : "; a newer loader of Level Zero may export it by an IPC handle");
+    weft_limits_note(error);
+    if (error)
+        return device->params.fail(is_short ? WEFT_NOMEM : WEFT_UNSUPPORTED,
+                                   "the driver's descriptor of %p of device %d cannot be copied: %s", base,
+                                   shared->span.ordinal, weft_errno_text(error));
+    if (taken->result == ZE_RESULT_SUCCESS)
+        return device->params.fail(WEFT_UNSUPPORTED,
+                                   "the driver has given no descriptor of %p of device %d%s", base,
+                                   shared->span.ordinal, hint);
+    int status = weft_ze_word(taken->result, text, "exporting %p of device %d as a dma-buf", base,
+                              shared->span.ordinal);
+    if (weft_limits_descriptors()) /* the driver needs one as well, and does not say so */
+        return device->params.fail(WEFT_NOMEM, "%s: this process has as many descriptors as it may", text);
+    return device->params.fail(status, "%s%s", text, hint);
+}
+
+static int take(struct weft_device *device, const struct shared *shared, int *fd)
+{
+    struct taken taken = take_exported(device, shared);
+    if (taken.fd < 0 && !taken.error && device->driver.zeMemGetFileDescriptorFromIpcHandleExp)
+        taken = take_from_handle(device, shared);
+    *fd = taken.fd;
+    return taken.fd >= 0 ? WEFT_OK : fail_take(device, shared, &taken);
 }
 
 /* --- where in it the span begins */
@@ -196,7 +226,7 @@ static int dmabuf_open(struct weft_device *device, struct shared *shared, struct
                                   "what the driver exports of %p of device %d does not say how long it is",
                                   (void *)(uintptr_t)shared->span.base, shared->span.ordinal);
     if (status != WEFT_OK)
-        close(dmabuf->fd);
+        weft_fd_close(dmabuf->fd);
     return status;
 }
 
@@ -219,6 +249,7 @@ int weft_ze_export_dmabuf(struct weft_device *device, const void *memory, size_t
     status = dmabuf_open(device, &shared, &dmabuf);
     if (status != WEFT_OK)
         return status;
+    weft_fd_forget(dmabuf.fd); /* the caller's */
     *fd = dmabuf.fd;
     *offset = dmabuf.offset + inside;
     return WEFT_OK;
@@ -232,29 +263,33 @@ static int is_current(void *arg, const struct weft_offer_memory *offered)
            span.identity == offered->identity;
 }
 
-/* Puts it up where it is not yet. The descriptor is the desk's then, or closed. */
-static int put_up(struct weft_device *device, const struct shared *shared, const struct dmabuf *dmabuf,
+/* Puts it up where it is not yet; only then is the driver asked for it. */
+static int put_up(struct weft_device *device, struct shared *shared, struct weft_offer_memory *offered,
                   struct weft_offer *offer)
 {
-    const struct weft_offer_memory offered = {&owner, shared->span.base, shared->span.identity};
+    struct dmabuf dmabuf;
     int status = weft_offer_sign(&device->params, offer);
-    if (status == WEFT_OK && !weft_offer_find(&offered, is_current, device, offer))
-        return weft_offer_put(&device->params, &offered, dmabuf->fd, offer);
-    close(dmabuf->fd);
-    return status;
+    if (status != WEFT_OK || weft_offer_find(offered, is_current, device, offer))
+        return status;
+    status = dmabuf_open(device, shared, &dmabuf);
+    if (status != WEFT_OK)
+        return status;
+    offered->offset = dmabuf.offset;
+    offered->size = dmabuf.size;
+    return weft_offer_put(&device->params, offered, dmabuf.fd, offer);
 }
 
 int weft_ze_export_ipc(struct weft_device *device, const void *memory, struct weft_device_handle *exported,
                        uint64_t *offset)
 {
     struct shared shared;
-    struct dmabuf dmabuf;
     struct weft_offer offer = {.slot = 0};
     int status = look(device, memory, &shared);
-    if (status == WEFT_OK)
-        status = dmabuf_open(device, &shared, &dmabuf);
-    if (status == WEFT_OK)
-        status = put_up(device, &shared, &dmabuf, &offer);
+    if (status != WEFT_OK)
+        return status;
+    struct weft_offer_memory offered = {
+        .owner = &owner, .base = shared.span.base, .identity = shared.span.identity};
+    status = put_up(device, &shared, &offered, &offer);
     if (status != WEFT_OK)
         return status;
     struct weft_ze_handle handle = {.magic = WEFT_ZE_HANDLE_MAGIC,
@@ -262,8 +297,8 @@ int weft_ze_export_ipc(struct weft_device *device, const void *memory, struct we
                                     .base = shared.span.base,
                                     .length = shared.span.length,
                                     .identity = shared.span.identity,
-                                    .offset = dmabuf.offset,
-                                    .size = dmabuf.size,
+                                    .offset = offered.offset,
+                                    .size = offered.size,
                                     .pid = offer.pid,
                                     .serial = offer.serial,
                                     .slot = offer.slot};

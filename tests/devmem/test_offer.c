@@ -47,9 +47,10 @@ static int make_file(ino_t *inode)
 
 static ino_t put(uint64_t base, uint64_t identity, struct weft_offer *offer)
 {
-    const struct weft_offer_memory memory = {&some_kind, base, identity};
+    struct weft_offer_memory memory = {
+        .owner = &some_kind, .base = base, .identity = identity, .offset = identity * 10, .size = 7};
     ino_t inode;
-    int fd = make_file(&inode);
+    int fd = weft_fd_add(make_file(&inode));
     assert_int_equal(weft_offer_put(&params, &memory, fd, offer), WEFT_OK);
     return inode;
 }
@@ -113,6 +114,29 @@ static void test_who_asks_gets_the_file(void **state)
     assert_int_equal(test_leak_check(&before), 0); /* a key alone has started nothing */
 }
 
+/* As where two threads export the same: neither finds it, and both put it up. */
+static void test_one_memory_has_one_offer(void **state)
+{
+    (void)state;
+    struct test_leak before;
+    struct weft_offer first, second;
+    struct weft_offer_memory again = {.owner = &some_kind, .base = 0x1000, .identity = 1, .offset = 3};
+    ino_t found = 0, other;
+    weft_offer_open();
+    memset(&first, 0, sizeof first);
+    memset(&second, 0, sizeof second);
+    ino_t one = put(0x1000, 1, &first);
+    test_leak_take(&before);
+    int fd = weft_fd_add(make_file(&other));
+    assert_int_equal(weft_offer_put(&params, &again, fd, &second), WEFT_OK);
+    assert_int_equal(test_leak_check(&before), 0); /* the other descriptor is closed */
+    assert_memory_equal(&first, &second, sizeof first);
+    assert_true(again.offset == 10 && again.size == 7);
+    assert_int_equal(fetched(&second, &found), WEFT_OK);
+    assert_int_equal(found, one);
+    weft_offer_close();
+}
+
 static int is_not_three(void *arg, const struct weft_offer_memory *memory)
 {
     ++*(int *)arg;
@@ -123,20 +147,22 @@ static void test_what_is_gone_is_taken_down(void **state)
 {
     (void)state;
     struct weft_offer kept = {.slot = 0}, gone = {.slot = 0}, found = {.slot = 0}, foreign;
-    const struct weft_offer_memory wanted = {&some_kind, 0x2000, 2}, changed = {&some_kind, 0x2000, 4},
-                                   other = {&other_kind, 0x9000, 9};
+    struct weft_offer_memory wanted = {.owner = &some_kind, .base = 0x2000, .identity = 2},
+                             changed = {.owner = &some_kind, .base = 0x2000, .identity = 4},
+                             other = {.owner = &other_kind, .base = 0x9000, .identity = 9};
     ino_t inode, seen;
     int asked = 0;
     weft_offer_open();
     inode = put(0x2000, 2, &kept);
     put(0x3000, 3, &gone);
-    int fd = make_file(&seen);
+    int fd = weft_fd_add(make_file(&seen));
     assert_int_equal(weft_offer_put(&params, &other, fd, &foreign), WEFT_OK);
     found = kept;
     found.slot = UINT16_MAX;
     assert_int_equal(weft_offer_find(&wanted, is_not_three, &asked, &found), 1);
     assert_int_equal(asked, 1); /* the other kind's is not its business */
     assert_memory_equal(&found, &kept, sizeof found);
+    assert_true(wanted.offset == 20 && wanted.size == 7);
     expect_refusal(&gone, WEFT_PROTOCOL, "is not, or no longer, one of process");
     assert_int_equal(weft_offer_find(&changed, is_not_three, &asked, &found), 0);
     assert_int_equal(fetched(&kept, &seen), WEFT_OK);
@@ -405,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_a_process_that_is_stopped),
         cmocka_unit_test(test_who_asks_gets_the_file),
         cmocka_unit_test(test_what_is_gone_is_taken_down),
+        cmocka_unit_test(test_one_memory_has_one_offer),
         cmocka_unit_test(test_offers_that_nobody_made),
         cmocka_unit_test(test_who_has_no_key_gets_nothing),
         cmocka_unit_test(test_silent_guests_keep_nobody_away),

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "devmem/ze/handle.h"
 #include "tests/support/bits.h"
 
@@ -122,7 +123,7 @@ static int release(struct party *party)
 static int lie(const struct party *party, int bytes, struct ze_peer_report *report)
 {
     struct weft_device_params params = party->device->params;
-    struct weft_offer_memory memory = {&params, 1, 1};
+    struct weft_offer_memory memory = {.owner = &params, .base = 1, .identity = 1 + (uint64_t)bytes};
     struct weft_offer offer;
     struct weft_ze_handle handle;
     int ends[2], fd = -1,
@@ -135,7 +136,7 @@ static int lie(const struct party *party, int bytes, struct ze_peer_report *repo
         if (ftruncate(fd, bytes) != 0)
             return WEFT_SYSTEM;
     }
-    if (status != WEFT_OK || weft_offer_put(&params, &memory, fd, &offer) != WEFT_OK)
+    if (status != WEFT_OK || weft_offer_put(&params, &memory, weft_fd_add(fd), &offer) != WEFT_OK)
         return WEFT_SYSTEM;
     memcpy(&handle, report->handle.bytes, sizeof handle);
     handle.slot = offer.slot;

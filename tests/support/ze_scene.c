@@ -55,3 +55,21 @@ struct weft_device *ze_scene_open(void)
     struct weft_device *device = NULL;
     return weft_device_find("ze")->open(&params, &device) == WEFT_OK ? device : NULL;
 }
+
+struct ze_fake *ze_scene_begin(struct weft_device_ops *ops, struct weft_device **device)
+{
+    struct ze_fake *fake = ze_scene_load();
+    if (!fake || weft_device_complete(weft_device_find("ze"), ops) != WEFT_OK)
+        return NULL;
+    fake->device_count = 2;
+    *device = ze_scene_open();
+    return *device ? fake : NULL;
+}
+
+int ze_scene_end(const struct weft_device_ops *ops, struct ze_fake *fake, struct weft_device *device)
+{
+    ops->close(device);
+    if (fake->violations)
+        fprintf(stderr, "%s\n", fake->first_violation);
+    return fake->violations || fake->contexts || fake->allocations || fake->ipc_handles;
+}

@@ -28,5 +28,9 @@ struct ze_fake *ze_scene_load(void);
 void *ze_scene_function(const char *name);
 /* The kind "ze", opened; NULL: not. */
 struct weft_device *ze_scene_open(void);
+/* Both, with two devices; ops become the kind's, complete. NULL: not. */
+struct ze_fake *ze_scene_begin(struct weft_device_ops *ops, struct weft_device **device);
+/* Closes it. 0: nothing is left, and nothing that was called is forbidden. */
+int ze_scene_end(const struct weft_device_ops *ops, struct ze_fake *fake, struct weft_device *device);
 
 #endif

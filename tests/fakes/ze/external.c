@@ -52,6 +52,8 @@ ze_result_t fake_export(struct allocation *whole, ze_external_memory_export_fd_t
         return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
     /* "The requested memory export type must have been specified when the allocation was made." Who asks need not have made it, and some
      * drivers export all. */
+    if (ze_fake.export_result)
+        return (ze_result_t)ze_fake.export_result;
     if (whole->type != ZE_MEMORY_TYPE_DEVICE || (ze_fake.exports_asked && !whole->may_export))
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     if (whole->fd < 0 && make_file(whole) != 0)

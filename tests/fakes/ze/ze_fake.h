@@ -38,7 +38,7 @@ struct ze_fake {
     uint32_t no_pci, no_memories; /* extensions that it lacks */
     uint32_t no_immediate;        /* command lists */
     uint32_t is_lost;             /* no command ends any more */
-    uint32_t alloc_result, list_result, pool_result, event_result, append_result;
+    uint32_t export_result, alloc_result, list_result, pool_result, event_result, append_result;
     uint32_t no_peers;      /* no device reaches another's memory */
     uint32_t no_dmabuf;     /* no memory is exported or imported */
     uint32_t no_import;     /* none is imported */
