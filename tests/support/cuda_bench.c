@@ -7,16 +7,17 @@
 
 struct cuda_fake *cuda_bench_fake;
 
-static int begin(void)
+static int begin(int rank)
 {
+    (void)rank;
     scene_computes = 1;
     CHECK(scene_warm_up(&cuda_bench_fake) == NULL);
     return 0;
 }
 
-static int begin_apart(void)
+static int begin_apart(int rank)
 {
-    CHECK(begin() == 0);
+    CHECK(begin(rank) == 0);
     cuda_bench_fake->has_peers = 0;
     return 0;
 }

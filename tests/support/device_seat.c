@@ -30,7 +30,7 @@ static int run_process(int rank, int ranks, void *arg)
 {
     const struct run *run = arg;
     if (run->bench->begin)
-        CHECK(run->bench->begin() == 0);
+        CHECK(run->bench->begin(rank) == 0);
     int failed = run->threads ? test_ranks_threads(run->threads, run->body, run->arg)
                               : run->body(rank, ranks, run->arg);
     if (failed || !run->bench->left)

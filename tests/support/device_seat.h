@@ -28,8 +28,8 @@ struct device_bench {
     /* Memory that a test releases is given back with its seat. For threads with streams: a driver may wait for the whole device when memory
      * is given back, also for another rank's stream that waits for this one. Programs keep their memory for that reason, too. */
     int keeps;
-    /* In each process of ranks, before the first of them. 0, or not. May be NULL. */
-    int (*begin)(void);
+    /* In each process of ranks, before the first of them, whose number it is given. 0, or not. May be NULL. */
+    int (*begin)(int rank);
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams); /* may be NULL */
     /* How much is left on devices of this process: 0 where all contexts are closed and all memory is back. Else says what. May be
      * NULL. */

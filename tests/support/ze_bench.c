@@ -2,32 +2,31 @@
 #include "tests/support/ze_bench.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "tests/support/ze_scene.h"
 
 static struct ze_fake *fake;
 
-static int begin(void)
+static int begin(int rank)
 {
+    (void)rank;
     fake = ze_scene_load();
     CHECK(fake);
     fake->device_count = 2;
     return 0;
 }
 
-/* Processes that are made one after the other have other numbers. */
-static int begin_masked(void)
+static int begin_masked(int rank)
 {
-    CHECK(begin() == 0);
+    CHECK(begin(rank) == 0);
     for (uint32_t i = 0; i < fake->device_count; i++)
-        fake->devices[i].number = 1 + (uint32_t)getpid() % 100 * 2 + i;
+        fake->devices[i].number = 1 + (uint32_t)rank * fake->device_count + i;
     return 0;
 }
 
-static int begin_addressed(void)
+static int begin_addressed(int rank)
 {
-    CHECK(begin() == 0);
+    CHECK(begin(rank) == 0);
     fake->numbers_by_address = 1;
     return 0;
 }
