@@ -15,7 +15,8 @@
  * Sockets need a common network namespace. They work in containers, and where no process may look into another one.
  *
  * A descriptor keeps its memory from being freed. It is closed when its slot's identity is no longer that of the address, which is
- * looked at with every export, and with the desk, when the last device of the process is closed.
+ * looked at with every export that asks the desk, and with the desk, when the last device of the process is closed. A program that exports nothing
+ * new keeps what it has freed until then.
  * Threads: any. */
 #ifndef WEFT_DEVMEM_OFFER_OFFER_H
 #define WEFT_DEVMEM_OFFER_OFFER_H
