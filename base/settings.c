@@ -63,8 +63,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_DEVICE_COLLECTIVE_BYTES", AT(device_collective_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "The largest device collective, in bytes; 0: none. Each rank of a communicator with such calls keeps a "
-     "little "
-     "more than twice as much device memory."},
+     "little more than twice as much device memory."},
     {"WEFT_DIRECT", AT(direct), NUMBER, 0, 1, 1, NULL, AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "Whether ranks of one host read each other's memory (1) or pass everything through staging memory (0)."},
     {"WEFT_EAGER_OFI", AT(eager_bytes_ofi), NUMBER, 0, 65536, 16384, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
@@ -74,8 +73,11 @@ static const struct weft_setting rows[] = {
      "that."},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
-     "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes."
-     " Less than 64 counts as 64, and more than a message has room for, 8152, as that."},
+     "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes. Less than "
+     "64 "
+     "counts as 64, and more than a message has room for, 8280, as that. Messages between two ranks go "
+     "without "
+     "up to twice the limit where that is faster."},
     {"WEFT_EAGER_TCP", AT(eager_bytes_tcp), NUMBER, 0, 65536, 65536, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
      "The eager limit over tcp: the largest message that is sent without a rendezvous, in bytes."
@@ -95,12 +97,10 @@ static const struct weft_setting rows[] = {
      "The libfabric provider that ofi uses."},
     {"WEFT_ORDER", AT(order), WORD, 0, 1, 0, "topology,rank", AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "What rings, trees and hierarchical plans follow: machine and fabric, or the ranks' numbers. With rank "
-     "there "
-     "is one ring, however many NICs hosts have."},
+     "there is one ring, however many NICs hosts have."},
     {"WEFT_RAB_BYTES", AT(rab_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "The automatic choice takes Rabenseifner's algorithm up to this size, ring or tree above, in bytes; 0: "
-     "by "
-     "cost."},
+     "by cost."},
     {"WEFT_RD_BYTES", AT(rd_bytes), NUMBER, 0, INT64_MAX, 0, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "The automatic choice takes recursive doubling up to this size, in bytes; 0: by cost."},
     {"WEFT_REPORT_MS", AT(report_ms), NUMBER, -1, INT64_MAX / 2000000, 30000, NULL, LOCAL, WEFT_SETTINGS_TIME,

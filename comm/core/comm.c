@@ -35,13 +35,14 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
                               [WEFT_VERBS] = settings->slice_bytes_verbs,
                               [WEFT_TCP] = settings->slice_bytes_tcp};
     uint32_t room = transport->caps.eager_bytes - (uint32_t)sizeof(struct weft_wire_header);
-    int64_t eager = eagers[index];
+    int64_t eager = eagers[index], inside = index == WEFT_SHM && !settings->way_shm ? 2 * eager : eager;
     *peer = (struct weft_exec_peer){
         .ops = &transport->ops,
         .instance = transport->instance,
         .link = link,
         .caps = transport->caps.flags,
         .eager_bytes = eager < room ? (eager < 64 ? 64 : (uint32_t)eager) : room,
+        .inside_bytes = inside < room ? (uint32_t)inside : room,
         .slice_bytes = (uint32_t)(slices[index] / 64 * 64),
         .put_bytes = transport->caps.put_bytes,
         .stage_only = index == WEFT_SHM && !settings->direct,

@@ -44,6 +44,7 @@ struct weft_exec_peer {
     struct weft_link *link; /* NULL until connected */
     uint32_t caps;          /* enum weft_transport_flags */
     uint32_t eager_bytes;   /* largest payload of an eager message */
+    uint32_t inside_bytes;  /* likewise, where that is measured to be faster than to announce it */
     uint32_t slice_bytes;   /* multiple of 64 */
     uint64_t put_bytes;     /* the transport's limit for one put */
     int stage_only;         /* setting WEFT_DIRECT=0 */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/exec/ways.h"
 
-#include <string.h>
-
 #define SMALLEST_BYTES 8192
 #define TRIAL          3 /* messages: the first of them may find cold caches and a pipe that is not made yet */
 #define TIMED          4  /* of so many messages one is timed, */
@@ -10,27 +8,11 @@
 #define FIRST_PAUSE    16 /* messages between trials, */
 #define PAUSE_MIN      32 /* and where they have shown something new */
 #define PAUSE_MAX      512
-#define COST_MAX       UINT32_C(2000000000)
+#define COST_MAX       2000000000
 
-static uint32_t index_of(size_t bytes, size_t *largest)
+void weft_way_open(struct weft_way_size *size)
 {
-    uint32_t i = 0;
-    *largest = SMALLEST_BYTES;
-    for (; i < WEFT_WAY_SIZES - 1 && *largest < bytes; i++)
-        *largest *= 2;
-    return i;
-}
-
-void weft_ways_open(struct weft_ways *ways)
-{
-    memset(ways, 0, sizeof *ways);
-    for (int i = 0; i < WEFT_WAY_SIZES; i++)
-        ways->sizes[i].pause = FIRST_PAUSE;
-}
-
-static enum weft_way other(enum weft_way way)
-{
-    return way == WEFT_WAY_PIPE ? WEFT_WAY_PULL : WEFT_WAY_PIPE;
+    *size = (struct weft_way_size){.pause = FIRST_PAUSE};
 }
 
 /* By a quarter since the last trial, and that is some time ago. */
@@ -40,32 +22,24 @@ static int has_moved(const struct weft_way_size *size)
     return size->messages >= PAUSE_MIN && then && (now > then + then / 4 || now < then - then / 4);
 }
 
-enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes)
+uint8_t weft_way_choose(struct weft_way_size *size, int *is_timed)
 {
-    size_t largest;
-    return (enum weft_way)ways->sizes[index_of(bytes, &largest)].taken;
-}
-
-enum weft_way weft_ways_choose(struct weft_ways *ways, size_t bytes, int *is_timed)
-{
-    size_t largest;
-    struct weft_way_size *size = &ways->sizes[index_of(bytes, &largest)];
-    enum weft_way taken = (enum weft_way)size->taken;
+    uint8_t other = !size->taken;
     *is_timed = 1;
     if (size->trial)
-        return other(taken);
+        return other;
     size->messages++;
     int moved = has_moved(size);
     if (!moved && size->messages < size->pause) {
         *is_timed = size->messages % TIMED == 0;
-        return taken;
+        return size->taken;
     }
     if (moved)
         size->pause = PAUSE_MIN;
     size->trial = TRIAL;
     size->messages = 0;
-    size->cost_ns[other(taken)] = 0;
-    return other(taken);
+    size->cost_ns[other] = 0;
+    return other;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -88,11 +62,11 @@ static void keep(struct weft_way_size *size, uint32_t seen_ns)
 /* The trial is over. */
 static int compare(struct weft_way_size *size)
 {
-    enum weft_way tried = other((enum weft_way)size->taken);
+    uint8_t tried = !size->taken;
     uint64_t cost = size->cost_ns[tried], known = size->cost_ns[size->taken];
     int is_faster = known && cost * 100 < known * 95;
     if (is_faster) {
-        size->taken = (uint8_t)tried;
+        size->taken = tried;
         size->pause = PAUSE_MIN;
         size->low_ns[0] = size->cost_ns[tried];
         size->low_ns[1] = size->timed = 0;
@@ -103,18 +77,52 @@ static int compare(struct weft_way_size *size)
     return is_faster;
 }
 
-int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns)
+int weft_way_observe(struct weft_way_size *size, uint8_t way, int64_t cost_ns)
 {
-    size_t largest;
-    struct weft_way_size *size = &ways->sizes[index_of(bytes, &largest)];
-    if (!bytes || cost_ns <= 0)
+    if (cost_ns <= 0)
         return 0;
-    double scaled = (double)cost_ns * (double)largest / (double)bytes;
-    uint32_t seen_ns = scaled < 1 ? 1 : scaled < COST_MAX ? (uint32_t)scaled : COST_MAX;
+    uint32_t seen_ns = cost_ns < COST_MAX ? (uint32_t)cost_ns : COST_MAX;
     if (way == size->taken) {
         keep(size, seen_ns);
         return 0;
     }
     size->cost_ns[way] = least(size->cost_ns[way], seen_ns);
     return size->trial && --size->trial == 0 ? compare(size) : 0;
+}
+
+/* --- by size */
+
+static uint32_t index_of(size_t bytes, size_t *largest)
+{
+    uint32_t i = 0;
+    *largest = SMALLEST_BYTES;
+    for (; i < WEFT_WAY_SIZES - 1 && *largest < bytes; i++)
+        *largest *= 2;
+    return i;
+}
+
+void weft_ways_open(struct weft_ways *ways)
+{
+    for (int i = 0; i < WEFT_WAY_SIZES; i++)
+        weft_way_open(&ways->sizes[i]);
+}
+
+enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes)
+{
+    size_t largest;
+    return (enum weft_way)ways->sizes[index_of(bytes, &largest)].taken;
+}
+
+enum weft_way weft_ways_choose(struct weft_ways *ways, size_t bytes, int *is_timed)
+{
+    size_t largest;
+    return (enum weft_way)weft_way_choose(&ways->sizes[index_of(bytes, &largest)], is_timed);
+}
+
+int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns)
+{
+    size_t largest;
+    struct weft_way_size *size = &ways->sizes[index_of(bytes, &largest)];
+    double scaled = bytes ? (double)cost_ns * (double)largest / (double)bytes : 0;
+    return weft_way_observe(size, (uint8_t)way, scaled < COST_MAX ? (int64_t)scaled : COST_MAX);
 }

@@ -38,6 +38,11 @@ struct weft_ways {
     struct weft_way_size sizes[WEFT_WAY_SIZES];
 };
 
+/* Of one size, whatever its two ways are: 0 is taken at first. */
+void weft_way_open(struct weft_way_size *size);
+uint8_t weft_way_choose(struct weft_way_size *size, int *is_timed);
+int weft_way_observe(struct weft_way_size *size, uint8_t way, int64_t cost_ns);
+
 void weft_ways_open(struct weft_ways *ways);
 /* The way of the next message. *is_timed: its cost is wanted. */
 enum weft_way weft_ways_choose(struct weft_ways *ways, size_t bytes, int *is_timed);

@@ -5,6 +5,7 @@
  *   local.c      messages to the rank itself
  *   p2p.c        sending, receiving, queues, turns
  *   held.c       stream-ordered messages
+ *   inside.c     which messages go inside of the link's
  *   message.c    what peers say
  *   oob_queue.c  weft's own messages
  *   look.c       texts
@@ -13,6 +14,7 @@
 #define WEFT_COMM_P2P_INTERNAL_H
 
 #include "base/error.h"
+#include "comm/exec/ways.h"
 #include "comm/p2p/p2p.h"
 
 /* A message that no receive has taken. */
@@ -41,7 +43,12 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
+    uint8_t decided;             /* the message at hand is to be announced: enum weft_p2p_decided */
+    struct weft_way_size inside; /* of messages a little above the eager limit: enum weft_p2p_way */
 };
+
+enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };
+enum weft_p2p_decided { WEFT_P2P_UNDECIDED, WEFT_P2P_DECIDED, WEFT_P2P_DECIDED_TIMED };
 
 struct weft_p2p {
     struct weft_p2p_options options;
@@ -78,6 +85,16 @@ void weft_request_deliver(struct weft_p2p *p2p, struct weft_request *request, co
 void weft_p2p_copy_local(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 /* Takes back what devices still copy; the requests are the caller's to end. Waits for a bounded time. */
 void weft_p2p_copies_stop(struct weft_p2p *p2p);
+
+/* inside.c */
+/* Whether a message a little above the eager limit goes inside one of the link's, rather than announced. *is_timed becomes 1 where
+ * weft_p2p_went_inside() is to hear of it. */
+int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
+                         int *is_timed);
+/* It has, which took the sender so long. */
+void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
+/* It was announced, and the receiver has taken all of it. */
+void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request);
 
 /* local.c */
 int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);

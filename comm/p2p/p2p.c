@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define CREDIT_PARTS    4 /* of the credit: one is owed before it is announced */
@@ -82,21 +83,32 @@ static int post_message(struct weft_p2p *p2p, const struct weft_exec_peer *link,
     return weft_exec_post(p2p->options.exec, link, header, payload);
 }
 
-/* Whether the payload may go inside a message. */
-static int fits(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, int space, size_t bytes)
+/* Whether the message goes inside one of the link's. *is_timed: as weft_p2p_goes_inside(). */
+static inline int fits(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                       int space, const void *memory, size_t bytes, int *is_timed)
 {
     size_t most = space == WEFT_SPACE_INTERNAL ? WEFT_P2P_OOB_MAX : link->eager_bytes;
-    return bytes <= most && bytes + WEFT_P2P_COST <= peer->credit[space];
+    *is_timed = 0;
+    if (bytes + WEFT_P2P_COST > peer->credit[space])
+        return 0;
+    if (__builtin_expect(bytes <= most, 1))
+        return 1;
+    return space == WEFT_SPACE_USER && bytes <= link->inside_bytes &&
+           weft_p2p_goes_inside(p2p, peer, memory, bytes, is_timed);
 }
 
-static int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
-                       int64_t tag, int space, const void *memory, size_t bytes)
+static inline int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
+                              const struct weft_exec_peer *link, int64_t tag, int space, const void *memory,
+                              size_t bytes, int is_timed)
 {
+    int64_t begun_ns = __builtin_expect(is_timed, 0) ? weft_clock_ns() : 0;
     struct weft_wire_header header = {.count = (uint64_t)tag,
                                       .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
     int status = post_message(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
     if (status == WEFT_OK)
         peer->credit[space] -= (uint32_t)bytes + WEFT_P2P_COST;
+    if (__builtin_expect(is_timed, 0) && status == WEFT_OK)
+        weft_p2p_went_inside(peer, bytes, weft_clock_ns() - begun_ns);
     return status;
 }
 
@@ -112,9 +124,10 @@ int weft_p2p_send_now(struct weft_p2p *p2p, int32_t rank, int64_t tag, int space
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
         return status;
-    if (!fits(peer, link, space, bytes))
+    int is_timed;
+    if (!fits(p2p, peer, link, space, memory, bytes, &is_timed))
         return WEFT_AGAIN;
-    status = post_tagged(p2p, peer, link, tag, space, memory, bytes);
+    status = post_tagged(p2p, peer, link, tag, space, memory, bytes, is_timed);
     p2p->stats.sends += status == WEFT_OK && space == WEFT_SPACE_USER;
     return status;
 }
@@ -160,8 +173,11 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
         return status;
-    if (!request->id && !request->where.kind && fits(peer, link, request->space, request->bytes)) {
-        status = post_tagged(p2p, peer, link, request->tag, request->space, request->memory, request->bytes);
+    int is_timed = 0;
+    if (!request->id && !request->where.kind &&
+        fits(p2p, peer, link, request->space, request->memory, request->bytes, &is_timed)) {
+        status = post_tagged(p2p, peer, link, request->tag, request->space, request->memory, request->bytes,
+                             is_timed);
         if (status == WEFT_OK)
             weft_request_end(p2p, request, WEFT_OK);
         return status;
@@ -177,6 +193,8 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     status = post_message(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &bytes, sizeof bytes);
     if (status == WEFT_OK) {
         request->state = WEFT_REQUEST_ANNOUNCED;
+        request->announced_ns = peer->decided == WEFT_P2P_DECIDED_TIMED ? weft_clock_ns() : 0;
+        peer->decided = WEFT_P2P_UNDECIDED;
         peer->waiting++;
     }
     return status;
@@ -230,6 +248,8 @@ static void transfer_ended(void *arg, int status)
         peer->moving--;
         if (peer->turns.head)
             weft_p2p_pend(p2p, peer);
+    } else if (request->announced_ns && status == WEFT_OK) {
+        weft_p2p_went_announced(p2p->peers[request->peer], request);
     }
     weft_command_queue_put(request->commands);
     request->commands = NULL;

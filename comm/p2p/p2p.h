@@ -105,6 +105,7 @@ struct weft_request {
     struct weft_arrived *local; /* send to the rank itself */
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
     struct weft_request *after;           /* in a queue of the peer */
+    int64_t announced_ns;                 /* a send's, where it is measured; 0: it is not */
     int64_t since_ns;                     /* for reports; 0: not looked at yet */
     struct weft_stream_wait
         *stream_wait; /* of a stream-ordered one; NULL: it is not, and what follows is not set */

@@ -80,8 +80,8 @@ static const int places[][2] = {{0, 1}, {HOST, 0}, {1, HOST}, {HOST, HOST}};
 static int pairs_body(int number, int ranks, void *arg)
 {
     (void)ranks;
-    static const size_t sizes[] = {0,    1,    64,    4096,  8151,  8152,    8153,
-                                   8191, 8192, 16384, 16385, 65537, 1048577, MOST};
+    static const size_t sizes[] = {0,    1,    64,    4096,  8191,  8192,    8279,
+                                   8280, 8281, 16384, 16385, 65537, 1048577, MOST};
     struct rank rank;
     CHECK(begin(&rank, arg) == 0);
     for (uint32_t p = 0; p < PLACES; p++) {

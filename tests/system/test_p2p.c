@@ -96,7 +96,7 @@ static void put(const struct way *way, struct job *job, void *memory)
 /* --- sizes */
 
 static const size_t sizes[] = {0,      1,      8,      63,      64,      65,      4095,   4096,
-                               4097,   8151,   8152,   8153,    8191,    8192,    8193,   16383,
+                               4097,   8191,   8192,   8193,    8279,    8280,    8281,   16383,
                                16384,  16385,  32768,  65535,   65536,   65537,   131072, 262144,
                                262145, 524288, 524289, 1000003, 4194304, 4194305, 9000001};
 #define SIZES (sizeof sizes / sizeof *sizes)

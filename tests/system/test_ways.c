@@ -108,12 +108,53 @@ static void test_auto(void **state)
     assert_in_range(seen->pulled, 2 * 3, INT32_MAX);
 }
 
+/* --- a little above the eager limit: inside a message, or announced */
+
+#define LITTLE 8192
+
+static int little_body(int rank, int ranks, void *arg)
+{
+    (void)ranks;
+    struct job job;
+    uint8_t send[LITTLE], recv[LITTLE];
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(send, round + rank, LITTLE);
+        memset(recv, 0xff, LITTLE);
+        if (rank == 0)
+            CHECK_OK(weft_send(job.comm, send, LITTLE, WEFT_UINT8, 1, 0, NULL));
+        CHECK_OK(weft_recv(job.comm, recv, LITTLE, WEFT_UINT8, !rank, 0, NULL, NULL));
+        if (rank == 1)
+            CHECK_OK(weft_send(job.comm, send, LITTLE, WEFT_UINT8, 0, 0, NULL));
+        for (int i = 0; i < LITTLE; i++)
+            CHECK(recv[i] == (uint8_t)(round + !rank));
+    }
+    CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+    ((uint64_t *)arg)[rank] = stats.bytes_eager;
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_little(void **state)
+{
+    (void)state;
+    uint64_t *bytes = test_ranks_shared(2 * sizeof *bytes);
+    setenv("WEFT_WAY_SHM", "pipe", 1);
+    assert_int_equal(test_ranks_fork(2, little_body, bytes), 0);
+    assert_int_equal(bytes[0] + bytes[1], 0);
+    unsetenv("WEFT_WAY_SHM");
+    assert_int_equal(test_ranks_fork(2, little_body, bytes), 0);
+    assert_in_range(bytes[0] + bytes[1], 2 * 3 * LITTLE, 2 * ROUNDS * LITTLE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipe),
         cmocka_unit_test(test_pull),
         cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_little),
     };
     seen = test_ranks_shared(sizeof *seen);
     return cmocka_run_group_tests(tests, NULL, NULL);

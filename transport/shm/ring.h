@@ -30,7 +30,7 @@
 #define SHM_RING_LINES   1024u
 #define SHM_RING_CONTROL 4096u
 #define SHM_RING_BYTES   (SHM_RING_CONTROL + SHM_RING_LINES * SHM_LINE)
-#define SHM_EAGER_BYTES  8192u
+#define SHM_EAGER_BYTES  8320u /* 8 KiB, and a header */
 #define SHM_RECORD_HEAD  16u
 
 enum shm_record_kind { SHM_RECORD_DATA = 1, SHM_RECORD_SKIP };
