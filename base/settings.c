@@ -73,11 +73,9 @@ static const struct weft_setting rows[] = {
      "that."},
     {"WEFT_EAGER_SHM", AT(eager_bytes_shm), NUMBER, 0, 65536, 4096, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
-     "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes. Less than "
-     "64 "
-     "counts as 64, and more than a message has room for, 8280, as that. Messages between two ranks go "
-     "without "
-     "up to twice the limit where that is faster."},
+     "The eager limit over shm: the largest message that is sent without a rendezvous, in bytes."
+     " Less than 64 counts as 64, and more than a message has room for, 8280, as that."
+     " A send takes up to twice the limit where that is faster (WEFT_WAY_SHM=auto)."},
     {"WEFT_EAGER_TCP", AT(eager_bytes_tcp), NUMBER, 0, 65536, 65536, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
      "The eager limit over tcp: the largest message that is sent without a rendezvous, in bytes."
@@ -173,8 +171,8 @@ static const struct weft_setting rows[] = {
     {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
     {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pipe,pull", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
-     "How ranks of one host read ordinary memory of this one: auto measures which is faster, per peer and "
-     "size."},
+     "How ranks of one host read ordinary memory of this one. auto measures what is faster,"
+     " per peer and size; pull is process_vm_readv(), and a pipe where the kernel forbids that."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

@@ -6,8 +6,8 @@
  *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
  *          Memory that the peer cannot map goes through a pipe, by page references, where one is free, or is pulled: what
- *          is faster (ways.h). Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of WEFT_STAGES slices in memory that
- *          it can map (staged; counted as such).
+ *          is faster (ways.h). Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of
+ *          WEFT_STAGES slices in memory that it can map (staged; counted as such).
  *   put    tokens of receive buffers from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
  *
@@ -72,17 +72,17 @@ static int advance_eager(struct weft_exec_op *op, struct weft_inflight *inflight
 static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
                      int is_final)
 {
-    if (peer->fixed_way >= 0)
-        return peer->fixed_way == WEFT_WAY_PULL;
     if (!(flags & WEFT_LINK_PEER_PULLS))
         return 0;
+    if (peer->fixed_way >= 0)
+        return peer->fixed_way == WEFT_WAY_PULL;
     if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
         weft_ways_open(peer->ways);
     if (!peer->ways)
         return 0;
     if (!is_final)
         return weft_ways_taken(peer->ways, inflight->length) == WEFT_WAY_PULL;
-    int is_timed, pulled = weft_ways_choose(peer->ways, inflight->length, &is_timed) == WEFT_WAY_PULL;
+    int is_timed, pulled = weft_ways_next(peer->ways, inflight->length, &is_timed) == WEFT_WAY_PULL;
     if (is_timed) {
         inflight->is_timed = 1;
         inflight->offered_ns = weft_clock_ns();

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of two ways ordinary memory of this rank takes to a peer of the same host: through a pipe, or pulled by the peer. What is faster depends
- * on the size and on how near the two processors are, which changes while a program runs: so it is measured, per peer and size. The offer says
- * which way it goes, so nothing has to be agreed.
+/* Which of two ways a message takes, where only measuring says which is faster: that depends on the size and on how near two processors are, which
+ * changes while a program runs. The sender chooses, and what it sends says which way it is, so nothing has to be agreed.
  *
- * Costs. A message's cost is the time from its offer until the peer has taken all of it, at the sender. It may be too long, since a peer may be
+ * Costs. A message's cost is the time until the peer has taken all of it, at the sender. It may be too long, since a peer may be
  * late or put aside, and never too short. So what counts is the least of the last messages that were timed: one of four is, as looking at the
  * clock costs something as well.
  *
@@ -19,36 +18,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Between two ways, 0 and 1. 0 is taken at first. */
+struct weft_choice {
+    uint32_t cost_ns[2]; /* 0: not known */
+    uint32_t low_ns[2];  /* the least of the window before, and of this one; 0: none */
+    uint32_t mark_ns;    /* the cost of the way that is taken, at the last trial */
+    uint16_t messages;   /* since then */
+    uint16_t pause;      /* messages between trials */
+    uint8_t taken;       /* 0 or 1 */
+    uint8_t trial;       /* messages of a trial that are still to come */
+    uint8_t timed;       /* in this window */
+};
+
+void weft_choice_open(struct weft_choice *choice);
+/* The way of the next message. *is_timed: its cost is wanted. */
+uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
+/* What a message has taken. Returns 1 where the other way is taken from now on. */
+int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns);
+
+/* How ordinary memory of this rank gets to a peer of the same host, by size. */
 enum weft_way { WEFT_WAY_PIPE, WEFT_WAY_PULL, WEFT_WAYS };
 
 #define WEFT_WAY_SIZES 12 /* up to 8 KiB, 16 KiB and so on; the last has all above */
 
-struct weft_way_size {
-    uint32_t cost_ns[WEFT_WAYS]; /* of a message as long as the largest of this size; 0: not known */
-    uint32_t low_ns[2];          /* the least of the window before, and of this one; 0: none */
-    uint32_t mark_ns;            /* the cost of the way that is taken, at the last trial */
-    uint16_t messages;           /* since then */
-    uint16_t pause;              /* messages between trials */
-    uint8_t taken;               /* enum weft_way */
-    uint8_t trial;               /* messages of a trial that are still to come */
-    uint8_t timed;               /* in this window */
-};
-
 struct weft_ways {
-    struct weft_way_size sizes[WEFT_WAY_SIZES];
+    struct weft_choice
+        sizes[WEFT_WAY_SIZES]; /* costs are those of a message as long as the largest of its size */
 };
-
-/* Of one size, whatever its two ways are: 0 is taken at first. */
-void weft_way_open(struct weft_way_size *size);
-uint8_t weft_way_choose(struct weft_way_size *size, int *is_timed);
-int weft_way_observe(struct weft_way_size *size, uint8_t way, int64_t cost_ns);
 
 void weft_ways_open(struct weft_ways *ways);
-/* The way of the next message. *is_timed: its cost is wanted. */
-enum weft_way weft_ways_choose(struct weft_ways *ways, size_t bytes, int *is_timed);
+enum weft_way weft_ways_next(struct weft_ways *ways, size_t bytes, int *is_timed);
 /* The way that messages of this length take, without a trial. */
 enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes);
-/* What a message has taken. Returns 1 where the other way is taken from now on. */
 int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns);
 
 #endif

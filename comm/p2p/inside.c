@@ -17,7 +17,7 @@ int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const
     int timed;
     if (peer->decided || !p2p->options.context || weft_memory_is_shared(p2p->options.context, memory, bytes))
         return 0;
-    if (weft_way_choose(&peer->inside, &timed) == WEFT_P2P_INSIDE) {
+    if (weft_choice_next(&peer->inside, &timed) == WEFT_P2P_INSIDE) {
         *is_timed = timed;
         return 1;
     }
@@ -33,11 +33,11 @@ static int64_t scale(int64_t cost_ns, size_t bytes)
 
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
 {
-    weft_way_observe(&peer->inside, WEFT_P2P_INSIDE, scale(2 * taken_ns, bytes));
+    weft_choice_observe(&peer->inside, WEFT_P2P_INSIDE, scale(2 * taken_ns, bytes));
 }
 
 void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request)
 {
-    weft_way_observe(&peer->inside, WEFT_P2P_ANNOUNCED,
-                     scale(weft_clock_ns() - request->announced_ns, request->bytes));
+    weft_choice_observe(&peer->inside, WEFT_P2P_ANNOUNCED,
+                        scale(weft_clock_ns() - request->announced_ns, request->bytes));
 }

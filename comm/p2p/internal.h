@@ -43,8 +43,8 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
-    uint8_t decided;             /* the message at hand is to be announced: enum weft_p2p_decided */
-    struct weft_way_size inside; /* of messages a little above the eager limit: enum weft_p2p_way */
+    uint8_t decided;           /* the message at hand is to be announced: enum weft_p2p_decided */
+    struct weft_choice inside; /* of messages a little above the eager limit: enum weft_p2p_way */
 };
 
 enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };

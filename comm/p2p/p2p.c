@@ -193,7 +193,8 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
     status = post_message(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &bytes, sizeof bytes);
     if (status == WEFT_OK) {
         request->state = WEFT_REQUEST_ANNOUNCED;
-        request->announced_ns = peer->decided == WEFT_P2P_DECIDED_TIMED ? weft_clock_ns() : 0;
+        int is_timed_here = peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
+        request->announced_ns = is_timed_here ? weft_clock_ns() : 0;
         peer->decided = WEFT_P2P_UNDECIDED;
         peer->waiting++;
     }

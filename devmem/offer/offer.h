@@ -32,8 +32,9 @@ struct weft_offer {
     uint8_t key[WEFT_OFFER_KEY_BYTES]; /* of the exporting process */
     uint32_t serial;
     int32_t pid; /* in errors alone */
-    uint16_t slot;
+    uint16_t slot, reserved;
 };
+_Static_assert(sizeof(struct weft_offer) == WEFT_OFFER_KEY_BYTES + 12, "no gaps: it travels in handles");
 
 /* The memory that a descriptor stands for. */
 struct weft_offer_memory {

@@ -40,7 +40,7 @@ static int parse(struct weft_device *device, const struct weft_device_handle *gi
         wrong = "its length is impossible";
     else if (handle->offset > handle->size - handle->length)
         wrong = "its offset is impossible";
-    else if (handle->slot >= WEFT_OFFER_SLOTS || handle->pid <= 0 || !handle->serial)
+    else if (handle->offer.slot >= WEFT_OFFER_SLOTS || handle->offer.pid <= 0 || !handle->offer.serial)
         wrong = "it names no descriptor";
     return wrong
                ? device->params.fail(WEFT_PROTOCOL, "a handle of Level Zero memory cannot be used: %s", wrong)
@@ -96,7 +96,7 @@ static int find_owner(struct weft_device *device, int ordinal, const struct weft
             WEFT_UNSUPPORTED,
             "memory of process %d is on a device that this process does not see (its uuid ends in "
             "%02x%02x%02x%02x): ZE_AFFINITY_MASK leaves it out here, or it is a card where tiles are seen",
-            handle->pid, handle->uuid[12], handle->uuid[13], handle->uuid[14], handle->uuid[15]);
+            handle->offer.pid, handle->uuid[12], handle->uuid[13], handle->uuid[14], handle->uuid[15]);
     if (!weft_ze_reaches_peer(device, ordinal, *owner, 1))
         return device->params.fail(WEFT_UNSUPPORTED, "Level Zero device %d cannot reach memory on device %d",
                                    ordinal, *owner);
@@ -153,9 +153,7 @@ int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct wef
         status = weft_ze_check(device, ordinal);
     if (status != WEFT_OK)
         return status;
-    struct weft_offer offer = {.serial = handle.serial, .pid = handle.pid, .slot = handle.slot};
-    memcpy(offer.key, handle.key, sizeof offer.key);
-    if (weft_offer_is_mine(&offer))
+    if (weft_offer_is_mine(&handle.offer))
         return refuse_own(device, &handle);
     pthread_mutex_lock(&device->imports_lock);
     import = find(device, ordinal, &handle);
@@ -163,7 +161,7 @@ int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct wef
         pthread_mutex_unlock(&device->imports_lock);
         status = find_owner(device, ordinal, &handle, &owner);
         if (status == WEFT_OK)
-            status = weft_offer_fetch(&device->params, &offer, &fd);
+            status = weft_offer_fetch(&device->params, &handle.offer, &fd);
         if (status != WEFT_OK)
             return status;
         pthread_mutex_lock(&device->imports_lock);

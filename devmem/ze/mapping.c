@@ -97,7 +97,7 @@ static int fail_map(struct weft_device *device, int ordinal, const struct weft_z
 {
     char text[WEFT_ZE_TEXT];
     int status = weft_ze_word(result, text, "mapping %llu bytes of device memory of process %d on device %d",
-                              (unsigned long long)handle->size, handle->pid, ordinal);
+                              (unsigned long long)handle->size, handle->offer.pid, ordinal);
     return device->params.fail(status == WEFT_INVALID ? WEFT_PROTOCOL : status, "%s", text);
 }
 
@@ -139,9 +139,9 @@ int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
     uint64_t bytes = weft_ze_dmabuf_bytes(fd);
     if (bytes != handle->size) {
         descriptor_close(fd);
-        return device->params.fail(WEFT_PROTOCOL,
-                                   "the dma-buf that process %d hands out has %llu bytes, expected are %llu",
-                                   handle->pid, (unsigned long long)bytes, (unsigned long long)handle->size);
+        return device->params.fail(
+            WEFT_PROTOCOL, "the dma-buf that process %d hands out has %llu bytes, expected are %llu",
+            handle->offer.pid, (unsigned long long)bytes, (unsigned long long)handle->size);
     }
     int status = find_or_map(device, ordinal, handle, &wanted, mapping);
     if (status != WEFT_OK)
@@ -153,7 +153,7 @@ int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
     return device->params.fail(WEFT_UNSUPPORTED,
                                "the driver of device %d has not mapped all of %llu bytes of process %d: it "
                                "says that there are %llu",
-                               owner, (unsigned long long)handle->size, handle->pid,
+                               owner, (unsigned long long)handle->size, handle->offer.pid,
                                (unsigned long long)length);
 }
 

@@ -299,10 +299,7 @@ int weft_ze_export_ipc(struct weft_device *device, const void *memory, struct we
                                     .identity = shared.span.identity,
                                     .offset = offered.offset,
                                     .size = offered.size,
-                                    .pid = offer.pid,
-                                    .serial = offer.serial,
-                                    .slot = offer.slot};
-    memcpy(handle.key, offer.key, sizeof handle.key);
+                                    .offer = offer};
     memcpy(handle.uuid, device->ordinals[shared.span.ordinal].uuid, sizeof handle.uuid);
     handle.check = weft_ze_handle_check(&handle);
     memcpy(exported->bytes, &handle, sizeof handle);

@@ -390,12 +390,12 @@ static int refuse_lies(void)
     LIE(offset, lie.size - lie.length + 1, WEFT_PROTOCOL, "offset is impossible");
     LIE(offset, UINT64_MAX, WEFT_PROTOCOL, "offset is impossible");
     LIE(size, lie.size * 2, WEFT_PROTOCOL, "has 16384 bytes, expected are 32768");
-    LIE(slot, WEFT_OFFER_SLOTS, WEFT_PROTOCOL, "names no descriptor");
-    LIE(slot, lie.slot + 1, WEFT_PROTOCOL, "no longer, one of process");
-    LIE(serial, 0, WEFT_PROTOCOL, "names no descriptor");
-    LIE(serial, lie.serial + 1, WEFT_PROTOCOL, "no longer, one of process");
-    LIE(pid, -1, WEFT_PROTOCOL, "names no descriptor");
-    LIE(key[3], (uint8_t)(lie.key[3] + 1), WEFT_UNSUPPORTED, "nobody hands out its descriptor");
+    LIE(offer.slot, WEFT_OFFER_SLOTS, WEFT_PROTOCOL, "names no descriptor");
+    LIE(offer.slot, lie.offer.slot + 1, WEFT_PROTOCOL, "no longer, one of process");
+    LIE(offer.serial, 0, WEFT_PROTOCOL, "names no descriptor");
+    LIE(offer.serial, lie.offer.serial + 1, WEFT_PROTOCOL, "no longer, one of process");
+    LIE(offer.pid, -1, WEFT_PROTOCOL, "names no descriptor");
+    LIE(offer.key[3], (uint8_t)(lie.offer.key[3] + 1), WEFT_UNSUPPORTED, "nobody hands out its descriptor");
     LIE(uuid[15], 9, WEFT_UNSUPPORTED, "does not see");
     /* A pipe, a file that is too short, and one that is no dma-buf. */
     static const char *const words[] = {"has 0 bytes, expected are 16384", "has 4096 bytes",
@@ -446,6 +446,16 @@ static void test_gone(void **state)
 
 /* --- dma-bufs */
 
+/* No more descriptors until *own is set again. */
+static int descriptors_refuse(struct rlimit *own)
+{
+    struct rlimit none = {.rlim_cur = test_descriptors_limit(0)};
+    if (getrlimit(RLIMIT_NOFILE, own) != 0)
+        return 1;
+    none.rlim_max = own->rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &none);
+}
+
 static int export_dmabufs(void)
 {
     struct weft_device *device;
@@ -467,11 +477,8 @@ static int export_dmabufs(void)
     ZE_CHECK(ze_peer_fill(device, memory, 9000, 'n') == 0);
     ZE_CHECK(pread(again, bytes, 1, 0) == 1 && BITS_AGREE(*bytes == 'n'));
     close(again);
-    rlim_t limit = test_descriptors_limit(0);
-    struct rlimit own, none = {limit, limit};
-    ZE_CHECK(getrlimit(RLIMIT_NOFILE, &own) == 0);
-    none.rlim_max = own.rlim_max;
-    ZE_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    struct rlimit own;
+    ZE_CHECK(descriptors_refuse(&own) == 0);
     ZE_CHECK(!weft_limits_noted());
     ZE_CHECK(ops.export_dmabuf(device, memory, 1, &again, &offset) ==
              WEFT_NOMEM); /* nothing to be remembered */
@@ -498,7 +505,6 @@ static int export_in_need(void)
     struct ze_fake *fake = ze_scene_begin(&ops, &device);
     struct weft_device_handle handle, again;
     uint64_t offset;
-    rlim_t limit;
     void *memory;
     int fd;
     memset(&handle, 0, sizeof handle);
@@ -514,11 +520,8 @@ static int export_in_need(void)
     ZE_CHECK(ops.export_dmabuf(device, memory, 1, &fd, &offset) == WEFT_NOMEM);
     fake->export_result = ZE_RESULT_ERROR_UNKNOWN;
     ZE_CHECK(ops.export_dmabuf(device, memory, 1, &fd, &offset) == WEFT_SYSTEM);
-    struct rlimit own, none;
-    limit = test_descriptors_limit(0);
-    ZE_CHECK(getrlimit(RLIMIT_NOFILE, &own) == 0);
-    none = (struct rlimit){limit, own.rlim_max};
-    ZE_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    struct rlimit own;
+    ZE_CHECK(descriptors_refuse(&own) == 0);
     ZE_CHECK(ops.export_dmabuf(device, memory, 1, &fd, &offset) == WEFT_NOMEM);
     ZE_CHECK(strstr(ze_said, "as many descriptors as it may") && setrlimit(RLIMIT_NOFILE, &own) == 0);
     ZE_CHECK(ops.release(device, memory) == WEFT_OK);

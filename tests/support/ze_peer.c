@@ -124,7 +124,7 @@ static int lie(const struct party *party, int bytes, struct ze_peer_report *repo
 {
     struct weft_device_params params = party->device->params;
     struct weft_offer_memory memory = {.owner = &params, .base = 1, .identity = 1 + (uint64_t)bytes};
-    struct weft_offer offer;
+    struct weft_offer offer = {.slot = 0};
     struct weft_ze_handle handle;
     int ends[2], fd = -1,
                  status = ops->export_ipc(party->device, party->memory, &report->handle, &report->offset);
@@ -139,8 +139,7 @@ static int lie(const struct party *party, int bytes, struct ze_peer_report *repo
     if (status != WEFT_OK || weft_offer_put(&params, &memory, weft_fd_add(fd), &offer) != WEFT_OK)
         return WEFT_SYSTEM;
     memcpy(&handle, report->handle.bytes, sizeof handle);
-    handle.slot = offer.slot;
-    handle.serial = offer.serial;
+    handle.offer = offer;
     handle.check = weft_ze_handle_check(&handle);
     memcpy(report->handle.bytes, &handle, sizeof handle);
     return WEFT_OK;

@@ -58,7 +58,7 @@ static int64_t message(struct weft_ways *ways, const struct point *point, int fa
                        uint64_t *random, int *switched)
 {
     int is_timed;
-    enum weft_way way = weft_ways_choose(ways, point->bytes, &is_timed);
+    enum weft_way way = weft_ways_next(ways, point->bytes, &is_timed);
     int64_t cost_ns = point->cost_ns[far][way];
     if (is_timed)
         *switched += weft_ways_observe(ways, point->bytes, way, noisy(random, cost_ns, late));
@@ -72,7 +72,7 @@ static void test_begins_with_a_pipe(void **state)
     int is_timed, trial = -1;
     weft_ways_open(&ways);
     for (int i = 0; i < 40 && trial < 0; i++) {
-        enum weft_way way = weft_ways_choose(&ways, KIB(64), &is_timed);
+        enum weft_way way = weft_ways_next(&ways, KIB(64), &is_timed);
         if (way == WEFT_WAY_PULL)
             trial = i;
         if (is_timed)
@@ -157,7 +157,7 @@ static void test_sizes(void **state)
     weft_ways_open(&ways);
     for (int i = 0; i < 2000; i++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            enum weft_way way = weft_ways_choose(&ways, sizes[s], &is_timed);
+            enum weft_way way = weft_ways_next(&ways, sizes[s], &is_timed);
             int64_t cost_ns = sizes[s] == KIB(64) && way == WEFT_WAY_PIPE ? 2000 : 1000;
             if (is_timed)
                 weft_ways_observe(&ways, sizes[s], way, cost_ns);
