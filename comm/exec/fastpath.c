@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/demote.h"
 #include "base/fence.h"
 #include "comm/drive/progress.h"
 #include "comm/exec/internal.h"
@@ -13,7 +14,8 @@
 #define INLINE_BYTES 48
 #define SPIN_CHECK   64 /* polls of one word between pauses that may yield, or look at the clock */
 #define SPINS_MAX    (20 * SPIN_CHECK)
-#define BANK_PLACES  16 /* communicators whose slots lie in one buffer of the pool */
+#define DEMOTED_MAX  2048 /* bytes: more than that is read while it is written */
+#define BANK_PLACES  16   /* communicators whose slots lie in one buffer of the pool */
 
 /* One published contribution. Written by its owner, read by everybody. */
 struct slot {
@@ -27,6 +29,7 @@ struct weft_fastpath {
     uint32_t ranks, rank;
     uint32_t sequence;
     size_t bytes_max, slot_bytes;
+    int demotes;                                       /* see base/demote.h */
     uint8_t *own;                                      /* two slots */
     const uint8_t *published[WEFT_FASTPATH_RANKS_MAX]; /* every rank's slots, the own included */
     struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
@@ -129,6 +132,7 @@ int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, siz
     fastpath->ranks = exec->options.ranks;
     fastpath->rank = exec->options.rank;
     fastpath->bytes_max = bytes_max;
+    fastpath->demotes = weft_demote_works();
     fastpath->slot_bytes = (sizeof(struct slot) + bytes_max + 127) / 128 * 128;
     fastpath->ops = &shm->ops;
     fastpath->sequence =
@@ -332,6 +336,28 @@ static void copy_out(const struct weft_fastpath *fastpath, const struct weft_fas
 
 /* --- one operation */
 
+/* Whether this rank waits for what the others publish. One that only gives, as a broadcast's root, writes ahead of those that take. */
+static inline int takes(const struct weft_fastpath_exchange *exchange)
+{
+    switch (exchange->kind) {
+    case WEFT_FASTPATH_REDUCES:
+        return exchange->reduction.output != NULL;
+    case WEFT_FASTPATH_MOVES:
+        return exchange->move.end - exchange->move.first > 1;
+    default:
+        return 1;
+    }
+}
+
+/* The others wait for it. */
+static inline void demote(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
+                          const struct slot *slot)
+{
+    size_t published = exchange->published;
+    if (fastpath->demotes && published && published <= DEMOTED_MAX && takes(exchange))
+        weft_demote(slot, sizeof *slot + (published <= INLINE_BYTES ? 0 : published));
+}
+
 static inline void begin(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                          uint32_t digest, int by_plan)
 {
@@ -343,6 +369,7 @@ static inline void begin(struct weft_fastpath *fastpath, const struct weft_fastp
             memcpy(slot_data(slot, exchange->published), exchange->input, exchange->published);
     }
     publish(fastpath, slot, exchange->size, by_plan ? digest | WEFT_DIGEST_BY_PLAN : digest);
+    demote(fastpath, exchange, slot);
 }
 
 void weft_fastpath_begin(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,

@@ -58,6 +58,7 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
     link->wake_fd = fds[1];
     fds[1] = -1;
     link->light = transport->light && (reply->flags & SHM_PEER_LIGHT);
+    link->demotes = transport->demotes;
     link->flags |= reply->flags & SHM_PEER_MAPS ? WEFT_LINK_PEER_MAPS : 0;
     if (transport->direct) {
         link->flags |= reply->flags & SHM_PEER_PULLS ? WEFT_LINK_PEER_PULLS : 0;

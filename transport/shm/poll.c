@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/demote.h"
 #include "base/log.h"
 #include "base/fence.h"
 #include "base/fd.h"
@@ -17,6 +18,8 @@
 
 #define SHM_HOT  8u
 #define SHM_COLD 4u
+
+#define DEMOTED_BYTES 4096u /* a longer message is a stream by itself */
 
 /* The peer may be asleep: ends each of its sleeps at most once per link. */
 static void peer_wake(struct weft_link *link, uint32_t sleep)
@@ -32,6 +35,15 @@ static void peer_wake(struct weft_link *link, uint32_t sleep)
 static int link_not_up(struct weft_link *link, int state)
 {
     return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
+}
+
+/* A message is likely to be waited for where it answers one. One that follows another is written ahead. */
+static inline void answer(struct weft_link *link, const struct shm_record *record, size_t size)
+{
+    uint32_t deliveries = link->transport->deliveries;
+    if (link->demotes && size <= DEMOTED_BYTES && deliveries != link->answered)
+        weft_demote(record, sizeof *record + size);
+    link->answered = deliveries;
 }
 
 int shm_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
@@ -53,6 +65,7 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     if (payload_size)
         memcpy(data + header_size, payload, payload_size);
     shm_producer_publish(&link->ring, record, SHM_RECORD_DATA, (uint32_t)size, shm_record_lines(size));
+    answer(link, record, size);
     weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (__builtin_expect(sleep & 1, 0))
@@ -123,6 +136,7 @@ static int channel_drain(struct shm_channel *channel, int budget, weft_event_han
         }
         event.data = record + 1;
         event.data_size = size;
+        channel->transport->deliveries++;
         handler(arg, &event);
         events++;
         shm_consumer_advance(ring, shm_record_lines(size));

@@ -27,8 +27,10 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/demote.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/demote.h"
 #include "base/fence.h"
 #include "transport/shm/shm_private.h"
 
@@ -195,6 +197,7 @@ static int shm_open_instance(const struct weft_transport_params *params, struct 
     transport->params = *params;
     transport->direct = params->direct;
     transport->light = weft_fence_register();
+    transport->demotes = weft_demote_works();
     transport->listen_fd = transport->event_fd = transport->control_fd = transport->timer_fd = -1;
     pthread_mutex_init(&transport->lock, NULL);
     int status = control_open(transport);

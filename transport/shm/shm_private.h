@@ -94,6 +94,8 @@ struct weft_link {
     _Atomic int state;
     int light; /* see base/fence.h */
     struct shm_producer ring;
+    uint32_t answered;           /* the transport's deliveries, as of the last message */
+    int demotes;                 /* see base/demote.h */
     struct shm_control *control; /* the peer's */
     _Atomic uint32_t rung;       /* the sleep that was already ended */
     int wake_fd;
@@ -141,7 +143,9 @@ struct weft_transport {
     uint32_t free_cell_count;
     uint16_t free_cells[SHM_CELLS];
     int direct;
+    uint32_t deliveries; /* of messages, ever; it wraps */
     int light;
+    int demotes;
     int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
     int pipes_tried;                /* 1: pipe lending works, -1: it does not */
