@@ -217,6 +217,7 @@ struct weft_context_exec {
 struct weft_context_p2p {
     struct weft_request *held;   /* stream-ordered messages: comm/p2p/held.c */
     struct weft_request *copies; /* receives that devices copy to: comm/p2p/copy.c */
+    uint32_t offers;             /* announced messages whose memory is offered: comm/p2p/offer.c */
 };
 
 struct weft_context_core {

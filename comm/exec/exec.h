@@ -212,9 +212,22 @@ struct weft_exec_transfer {
     int streaming; /* as in weft_exec_request */
     struct weft_command_queue *commands;
     int on_host;
+    uint8_t way; /* a send's: WEFT_TRANSFER_WAY() of the way it takes; 0: as is faster */
+    const struct weft_token
+        *offered; /* a receive's, of all of the message: the peer runs no transfer. NULL: it does. Copied */
     weft_exec_ended *ended;
     void *arg;
 };
+
+#define WEFT_TRANSFER_WAY(way) ((uint8_t)((way) + 1))
+
+/* Messages of about so many bytes to the rank go this way (enum weft_way) from now on: says so in the log. */
+void weft_exec_way_changed(uint32_t rank, size_t bytes, int way);
+/* Whether a message of so many bytes from this peer is one that a receive may take as offered. */
+static inline int weft_exec_may_take(const struct weft_exec_peer *peer, uint64_t bytes)
+{
+    return peer->caps & WEFT_CAP_READ && bytes > peer->eager_bytes;
+}
 
 /* Takes an id. WEFT_AGAIN when none is free. */
 int weft_exec_transfer_reserve(struct weft_exec *exec, void *arg, uint32_t *id);

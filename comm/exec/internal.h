@@ -106,6 +106,8 @@ struct weft_inflight {
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
     uint8_t is_timed;         /* SEND: its way is measured, from offered_ns on */
+    uint8_t way;              /* SEND of a transfer: as in weft_exec_transfer */
+    uint8_t is_unanswered;    /* RECV: the sender runs no transfer, and hears of its end alone */
     union {                   /* when the memory is shared */
         uint8_t *guard;       /* SEND: the memory behind the token */
         const uint8_t *reach; /* RECV: the sender's memory */
@@ -425,6 +427,9 @@ void weft_send_put_done(struct weft_exec_op *op, struct weft_inflight *inflight,
 void weft_send_recall(struct weft_exec_op *op, struct weft_inflight *inflight);
 
 int weft_recv_advance(struct weft_exec_op *op, struct weft_inflight *inflight);
+/* The peer has offered all of the message with its announcement, and runs no transfer. */
+int weft_recv_offered(struct weft_exec_op *op, struct weft_inflight *inflight,
+                      const struct weft_token *token);
 /* Delivers a message to its RECV. *kept is set when `early` (may be NULL) was taken over. */
 int weft_recv_message(struct weft_exec_op *op, struct weft_inflight *inflight,
                       const struct weft_wire_header *header, const void *payload, struct weft_early *early,

@@ -49,6 +49,10 @@ static int announce_taken(struct weft_exec_op *op, struct weft_inflight *infligh
 static int acknowledge(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
     uint32_t consumed = slices_taken(op, inflight);
+    if (inflight->is_unanswered) {
+        inflight->reported = consumed;
+        return WEFT_OK;
+    }
     uint32_t step =
         inflight->staging || inflight->piped_here || inflight->slices < 8 ? 1 : inflight->slices / 4;
     if (consumed == inflight->reported ||
@@ -434,6 +438,15 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     inflight->have_token = 1;
     inflight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
     inflight->piped_here = (header->flags & WEFT_WIRE_PIPED) != 0;
+    int status = remap(op, inflight);
+    return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
+}
+
+int weft_recv_offered(struct weft_exec_op *op, struct weft_inflight *inflight, const struct weft_token *token)
+{
+    inflight->token = *token;
+    inflight->have_token = inflight->is_unanswered = 1;
+    inflight->ready = inflight->slices;
     int status = remap(op, inflight);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }

@@ -74,6 +74,8 @@ static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer
 {
     if (!(flags & WEFT_LINK_PEER_PULLS))
         return 0;
+    if (inflight->way)
+        return inflight->way == WEFT_TRANSFER_WAY(WEFT_WAY_PULL);
     if (peer->fixed_way >= 0)
         return peer->fixed_way == WEFT_WAY_PULL;
     if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
@@ -90,14 +92,19 @@ static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer
     return pulled;
 }
 
+void weft_exec_way_changed(uint32_t rank, size_t bytes, int way)
+{
+    weft_log(WEFT_LOG_DEBUG, "messages of about %zu bytes to rank %u are faster %s now", bytes, rank,
+             way == WEFT_WAY_PIPE ? "by a pipe" : "pulled");
+}
+
 /* The peer has taken all of it. */
 static void measure(struct weft_exec_op *op, const struct weft_inflight *inflight)
 {
     struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     enum weft_way way = inflight->piped ? WEFT_WAY_PIPE : WEFT_WAY_PULL;
     if (weft_ways_observe(peer->ways, inflight->length, way, weft_clock_ns() - inflight->offered_ns))
-        weft_log(WEFT_LOG_DEBUG, "messages of about %zu bytes to rank %u are faster %s now", inflight->length,
-                 inflight->rank, way == WEFT_WAY_PIPE ? "by a pipe" : "pulled");
+        weft_exec_way_changed(inflight->rank, inflight->length, way);
 }
 
 /* Offers the memory itself. */

@@ -25,9 +25,10 @@
  * Point-to-point messages (comm/p2p/p2p.h) have kinds of their own, with which count is the tag:
  *
  *   TAGGED   payload: the whole message.
- *   ANNOUNCE 8 bytes: the length of a message that waits at the sender; op is the sender's id for it.
- *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves.
- *   ROOM     nothing: count bytes of TAGGED messages have been received, with INTERNAL: of weft's own.
+ *   ANNOUNCE struct weft_wire_announce: a message that waits at the sender; op is the sender's id for it.
+ *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves any more.
+ *   ROOM     nothing: count bytes of TAGGED messages have been received, with INTERNAL: of weft's own. slice: what it took the receiver
+ *            to copy 8 KiB of them, in ns; 0: it has not looked.
  *
  * INTERNAL marks TAGGED messages of weft's own. Fields that a kind has no use for are 0.
  *
@@ -46,7 +47,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 11
+#define WEFT_WIRE_VERSION 12
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -100,6 +101,12 @@ _Static_assert(sizeof(struct weft_wire_header) == 40, "the header is part of the
 struct weft_wire_offer {
     struct weft_token token;
     uint64_t length;
+};
+
+/* The length of the message, and where the sender offers its memory, the token of it all. */
+struct weft_wire_announce {
+    uint64_t bytes;
+    struct weft_token token;
 };
 
 /* Of an OFFER with the flag DEVICE. The token is of weft's own host memory, WEFT_WIRE_GUARD_BYTES of no meaning: it is taken back

@@ -3,13 +3,14 @@
  *
  * Up to the eager limit a message goes inside. Over shared memory one a little longer does so where that is faster: between processors that
  * share a cache two copies through it take half of the time of an announcement, an answer and the kernel's copy; between others they take
- * longer. Which it is is measured (comm/exec/ways.h). An announced message costs the time until its receiver has taken it. One that goes inside costs twice what
- * writing it takes, as the receiver takes the same lines from this processor's cache as this one has taken from its. Memory that the peer maps is
- * announced, and read there.
+ * longer. Which it is is measured (comm/exec/ways.h). An announced message costs the time until its receiver has taken it. One that goes inside costs what
+ * writing it takes here and what reading it takes there, which the peer says with the credit that it gives back; until then it is thought to be the
+ * same. Memory that the peer maps is announced, and read there.
  */
-#include "base/clock.h"
 #include "comm/drive/context.h"
 #include "comm/p2p/internal.h"
+
+#define TIMED 4 /* of so many that are read one is timed */
 
 int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
                          int *is_timed)
@@ -33,11 +34,20 @@ static int64_t scale(int64_t cost_ns, size_t bytes)
 
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
 {
-    weft_choice_observe(&peer->inside, WEFT_P2P_INSIDE, scale(2 * taken_ns, bytes));
+    int64_t write_ns = scale(taken_ns, bytes);
+    weft_choice_observe(&peer->inside, WEFT_P2P_INSIDE,
+                        write_ns + (peer->their_read_ns ? (int64_t)peer->their_read_ns : write_ns));
 }
 
-void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request)
+void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
 {
-    weft_choice_observe(&peer->inside, WEFT_P2P_ANNOUNCED,
-                        scale(weft_clock_ns() - request->announced_ns, request->bytes));
+    int64_t read_ns = scale(taken_ns, bytes);
+    peer->until_timed = TIMED - 1;
+    if (read_ns > 0 && read_ns < UINT32_MAX && (!peer->read_ns || (uint32_t)read_ns < peer->read_ns))
+        peer->read_ns = (uint32_t)read_ns;
+}
+
+void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t announced_ns)
+{
+    weft_choice_observe(&peer->inside, WEFT_P2P_ANNOUNCED, scale(announced_ns, bytes));
 }

@@ -3,15 +3,19 @@
  *   request.c    requests from their beginning to their end, and peers
  *   copy.c       payloads that are here, and what devices copy on this rank
  *   local.c      messages to the rank itself
- *   p2p.c        sending, receiving, queues, turns
+ *   p2p.c        sending, receiving, queues
+ *   turn.c       announced messages, once a receive has taken them
  *   held.c       stream-ordered messages
  *   inside.c     which messages go inside of the link's
+ *   offer.c      announcements that offer the message's memory
  *   message.c    what peers say
  *   oob_queue.c  weft's own messages
  *   look.c       texts
  */
 #ifndef WEFT_COMM_P2P_INTERNAL_H
 #define WEFT_COMM_P2P_INTERNAL_H
+
+#include <string.h>
 
 #include "base/error.h"
 #include "comm/exec/ways.h"
@@ -22,13 +26,30 @@ struct weft_p2p_arrived {
     struct weft_arrived match; /* first: one is cast to the other */
     uint64_t bytes;
     uint32_t id;                 /* announced: the sender's, otherwise 0 */
+    uint8_t is_offered;          /* announced: payload is the token of the sender's memory */
     struct weft_request *sender; /* local and not copied */
     uint8_t payload[];
 };
 
+#define WEFT_P2P_HELD 1 /* not now: something of this rank's ends first, and then pends the peer */
+
 struct weft_p2p_queue {
     struct weft_request *head, *tail;
 };
+
+static inline void weft_p2p_enqueue(struct weft_p2p_queue *queue, struct weft_request *request)
+{
+    request->after = NULL;
+    *(queue->tail ? &queue->tail->after : &queue->head) = request;
+    queue->tail = request;
+}
+
+static inline void weft_p2p_dequeue(struct weft_p2p_queue *queue)
+{
+    queue->head = queue->head->after;
+    if (!queue->head)
+        queue->tail = NULL;
+}
 
 struct weft_p2p_peer {
     uint32_t rank;
@@ -43,9 +64,16 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
-    uint8_t decided;           /* the message at hand is to be announced: enum weft_p2p_decided */
+    uint8_t decided;     /* the message at hand is to be announced: enum weft_p2p_decided */
+    uint8_t until_timed; /* messages a little above the eager limit that come inside, before one is timed */
+    uint32_t
+        read_ns; /* what copying 8 KiB of them has taken here at least since it was announced; 0: not known */
+    uint32_t their_read_ns;    /* and what it takes the peer; 0: not known */
     struct weft_choice inside; /* of messages a little above the eager limit: enum weft_p2p_way */
+    struct weft_ways *ways;    /* of those that are announced; NULL: none has been yet */
 };
+
+#define WEFT_P2P_TIMED_BYTES 4096 /* messages inside of others that are timed are at least so long */
 
 enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };
 enum weft_p2p_decided { WEFT_P2P_UNDECIDED, WEFT_P2P_DECIDED, WEFT_P2P_DECIDED_TIMED };
@@ -67,6 +95,9 @@ struct weft_p2p {
 /* request.c */
 /* NULL without memory. */
 struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank);
+/* Sends a message of the kind; the header's tag, ids and flags are set. WEFT_AGAIN: the link is full. */
+int weft_p2p_post(struct weft_p2p *p2p, const struct weft_exec_peer *link, enum weft_wire_kind kind,
+                  struct weft_wire_header *header, const void *payload, size_t size);
 /* weft_p2p_progress() shall look at the peer. */
 void weft_p2p_pend(struct weft_p2p *p2p, struct weft_p2p_peer *peer);
 /* Whether the request waits for its stream. */
@@ -91,9 +122,20 @@ void weft_p2p_copies_stop(struct weft_p2p *p2p);
  * weft_p2p_went_inside() is to hear of it. */
 int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
                          int *is_timed);
+/* One like that has come, and has been copied in so long. */
+void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
 /* It has, which took the sender so long. */
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
-/* It was announced, and the receiver has taken all of it. */
+/* One was announced instead, and the receiver had all of it after so long. */
+void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t announced_ns);
+
+/* offer.c */
+/* A send is about to be announced: decides which way it goes, and whether its memory is offered. Any number of times. */
+void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                    struct weft_request *request);
+/* A send's offer ends. Unless the receiver has taken the message, or will not take it so, the memory is taken back. */
+void weft_p2p_offer_end(struct weft_p2p *p2p, struct weft_request *request, int is_over);
+/* A send whose announcement is measured has been taken. */
 void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request);
 
 /* local.c */
@@ -101,12 +143,24 @@ int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);
 /* A receive and a send of this rank have met. */
 void weft_p2p_meet(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 
-/* p2p.c */
+/* A receive has found a message whose memory is offered. */
+static inline void weft_request_offered(struct weft_request *request, const void *token)
+{
+    request->is_offered = 1;
+    memcpy(&request->offer, token, sizeof request->offer);
+}
+
+/* turn.c */
 /* A receive and an announced message have met. */
 void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
                        uint32_t peer_id);
 /* MATCHED has come for a send. */
 int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
+/* The oldest receive in a peer's turns, of which there is one, begins, or has its sender answered. WEFT_AGAIN: the link is full. WEFT_P2P_HELD: until another
+ * one has ended. */
+int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer);
+
+/* p2p.c */
 /* A message inside a message has been received. */
 void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space, uint32_t cost);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/p2p/internal.h"
 
@@ -11,11 +12,11 @@ static int space_of(const struct weft_wire_header *header)
     return header->flags & WEFT_WIRE_INTERNAL ? WEFT_SPACE_INTERNAL : WEFT_SPACE_USER;
 }
 
-/* Keeps a message until a receive takes it. payload: NULL for an announced one. */
+/* Keeps a message until a receive takes it, with `copied` bytes: its payload, or of an announced one the token, if it has one. */
 static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uint64_t bytes,
-                const void *payload)
+                const void *payload, size_t copied)
 {
-    size_t copied = payload ? bytes : 0;
+    int is_announced = header->kind == WEFT_WIRE_ANNOUNCE;
     struct weft_p2p_arrived *arrived = malloc(sizeof *arrived + copied);
     if (!arrived)
         return weft_fail(WEFT_NOMEM, "no memory to keep a message of %zu bytes from rank %u", copied,
@@ -24,7 +25,8 @@ static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uin
     arrived->match.source = (int32_t)header->source;
     arrived->match.tag = (int64_t)header->count;
     arrived->bytes = bytes;
-    arrived->id = payload ? 0 : header->op;
+    arrived->id = is_announced ? header->op : 0;
+    arrived->is_offered = is_announced && copied;
     arrived->sender = NULL;
     if (copied)
         memcpy(arrived->payload, payload, copied);
@@ -32,7 +34,7 @@ static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uin
     if (status != WEFT_OK)
         free(arrived);
     else
-        p2p->stats.bytes_kept += copied;
+        p2p->stats.bytes_kept += is_announced ? 0 : copied;
     return status;
 }
 
@@ -65,21 +67,41 @@ static int take_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         weft_request_deliver(p2p, request, payload);
         return WEFT_OK;
     }
-    int status = keep(p2p, header, header->size, payload);
+    int status = keep(p2p, header, header->size, payload, header->size);
     peer->held[space] += status == WEFT_OK ? (uint32_t)cost : 0;
+    return status;
+}
+
+/* Now and then with a look at how long it takes, where senders choose whether a message comes so. */
+static int take_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
+                       const struct weft_wire_header *header, const void *payload)
+{
+    if (__builtin_expect(header->size < WEFT_P2P_TIMED_BYTES, 1) || header->flags & WEFT_WIRE_INTERNAL)
+        return take_tagged(p2p, peer, header, payload);
+    if (peer->until_timed) {
+        peer->until_timed--;
+        return take_tagged(p2p, peer, header, payload);
+    }
+    int64_t begun_ns = weft_clock_ns();
+    int status = take_tagged(p2p, peer, header, payload);
+    weft_p2p_inside_read(peer, header->size, weft_clock_ns() - begun_ns);
     return status;
 }
 
 static int take_announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
                          const struct weft_wire_header *header, const void *payload)
 {
-    uint64_t bytes;
-    if (header->size != sizeof bytes || header->op == 0)
-        return weft_fail(WEFT_PROTOCOL, "rank %u announced message %08x with %u bytes: expected %zu",
-                         peer->rank, header->op, header->size, sizeof bytes);
-    memcpy(&bytes, payload, sizeof bytes);
-    struct weft_request *request = claim(p2p, header, bytes);
+    struct weft_wire_announce announce;
+    const size_t without = offsetof(struct weft_wire_announce, token);
+    if ((header->size != without && header->size != sizeof announce) || header->op == 0)
+        return weft_fail(WEFT_PROTOCOL, "rank %u announced message %08x with %u bytes: expected %zu or %zu",
+                         peer->rank, header->op, header->size, without, sizeof announce);
+    memcpy(&announce, payload, header->size);
+    size_t token_bytes = header->size - without;
+    struct weft_request *request = claim(p2p, header, announce.bytes);
     if (request) {
+        if (token_bytes)
+            weft_request_offered(request, &announce.token);
         weft_request_turn(p2p, peer, request, header->op);
         return WEFT_OK;
     }
@@ -87,7 +109,7 @@ static int take_announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         return weft_fail(WEFT_PROTOCOL,
                          "rank %u has announced %u messages that no receive has taken: expected no more",
                          peer->rank, peer->announced);
-    int status = keep(p2p, header, bytes, NULL);
+    int status = keep(p2p, header, announce.bytes, &announce.token, token_bytes);
     peer->announced += status == WEFT_OK;
     return status;
 }
@@ -115,6 +137,8 @@ static int take_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
         return weft_fail(WEFT_PROTOCOL, "rank %u gave back %llu bytes of credit: %u were used", peer->rank,
                          (unsigned long long)header->count, used);
     peer->credit[space] += (uint32_t)header->count;
+    if (header->slice)
+        peer->their_read_ns = header->slice;
     if (peer->sends.head)
         weft_p2p_pend(p2p, peer);
     return WEFT_OK;
@@ -133,7 +157,7 @@ int weft_p2p_message(struct weft_p2p *p2p, const struct weft_wire_header *header
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %u", header->source);
     switch (header->kind) {
     case WEFT_WIRE_TAGGED:
-        return take_tagged(p2p, peer, header, payload);
+        return take_inside(p2p, peer, header, payload);
     case WEFT_WIRE_ANNOUNCE:
         return take_announce(p2p, peer, header, payload);
     case WEFT_WIRE_MATCHED:

@@ -7,9 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define CREDIT_PARTS    4 /* of the credit: one is owed before it is announced */
-#define HELD            1 /* not now: something of this rank's ends first, and then pends the peer */
-#define STREAMING_BYTES (16u << 20) /* larger than a shared cache: the copy goes past them */
+#define CREDIT_PARTS 4 /* of the credit: one is owed before it is announced */
 
 int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **opened)
 {
@@ -46,24 +44,13 @@ void weft_p2p_close(struct weft_p2p *p2p)
         return;
     weft_p2p_fail(p2p, WEFT_CANCELLED);
     weft_match_close(&p2p->match);
-    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
+    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++) {
+        if (p2p->peers[r])
+            free(p2p->peers[r]->ways);
         free(p2p->peers[r]);
+    }
     free(p2p->peers);
     free(p2p);
-}
-
-static void enqueue(struct weft_p2p_queue *queue, struct weft_request *request)
-{
-    request->after = NULL;
-    *(queue->tail ? &queue->tail->after : &queue->head) = request;
-    queue->tail = request;
-}
-
-static void dequeue(struct weft_p2p_queue *queue)
-{
-    queue->head = queue->head->after;
-    if (!queue->head)
-        queue->tail = NULL;
 }
 
 static int revoked(const struct weft_p2p *p2p)
@@ -72,16 +59,6 @@ static int revoked(const struct weft_p2p *p2p)
 }
 
 /* --- sending */
-
-static int post_message(struct weft_p2p *p2p, const struct weft_exec_peer *link, enum weft_wire_kind kind,
-                        struct weft_wire_header *header, const void *payload, size_t size)
-{
-    header->source = p2p->options.rank;
-    header->size = (uint32_t)size;
-    header->kind = (uint8_t)kind;
-    header->version = WEFT_WIRE_VERSION;
-    return weft_exec_post(p2p->options.exec, link, header, payload);
-}
 
 /* Whether the message goes inside one of the link's. *is_timed: as weft_p2p_goes_inside(). */
 static inline int fits(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
@@ -104,7 +81,7 @@ static inline int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     int64_t begun_ns = __builtin_expect(is_timed, 0) ? weft_clock_ns() : 0;
     struct weft_wire_header header = {.count = (uint64_t)tag,
                                       .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
-    int status = post_message(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
+    int status = weft_p2p_post(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
     if (status == WEFT_OK)
         peer->credit[space] -= (uint32_t)bytes + WEFT_P2P_COST;
     if (__builtin_expect(is_timed, 0) && status == WEFT_OK)
@@ -146,7 +123,7 @@ static int reserve_for_send(struct weft_p2p *p2p, struct weft_p2p_peer *peer, st
         *(p2p->starved ? &p2p->starved_last->next_starved : &p2p->starved) = peer;
         p2p->starved_last = peer;
     }
-    return HELD;
+    return WEFT_P2P_HELD;
 }
 
 /* Whether a peer waits for an id, and there is one. */
@@ -164,11 +141,34 @@ static void feed(struct weft_p2p *p2p)
     weft_p2p_pend(p2p, peer);
 }
 
+static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                    struct weft_request *request)
+{
+    weft_p2p_offer(p2p, peer, link, request);
+    request->is_inside_timed =
+        peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
+    int64_t now_ns = request->is_inside_timed || request->is_way_timed ? weft_clock_ns() : 0;
+    struct weft_wire_announce announce = {.bytes = request->bytes};
+    if (request->is_offered)
+        announce.token = request->offer;
+    struct weft_wire_header header = {.op = request->id, .count = (uint64_t)request->tag};
+    int status =
+        weft_p2p_post(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &announce,
+                      request->is_offered ? sizeof announce : offsetof(struct weft_wire_announce, token));
+    if (status == WEFT_OK) {
+        request->state = WEFT_REQUEST_ANNOUNCED;
+        request->announced_ns = now_ns;
+        peer->decided = WEFT_P2P_UNDECIDED;
+        peer->waiting++;
+    }
+    return status;
+}
+
 /* The request leaves this rank, as a message or announced. WEFT_AGAIN: the link is full. HELD. */
 static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
 {
     if (weft_request_is_held(request))
-        return HELD;
+        return WEFT_P2P_HELD;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
@@ -183,22 +183,12 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
         return status;
     }
     if (peer->waiting >= WEFT_P2P_ANNOUNCE_MAX)
-        return HELD; /* until MATCHED comes */
+        return WEFT_P2P_HELD; /* until MATCHED comes */
     if (!request->id)
         status = reserve_for_send(p2p, peer, request);
     if (status != WEFT_OK)
         return status;
-    uint64_t bytes = request->bytes;
-    struct weft_wire_header header = {.op = request->id, .count = (uint64_t)request->tag};
-    status = post_message(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &bytes, sizeof bytes);
-    if (status == WEFT_OK) {
-        request->state = WEFT_REQUEST_ANNOUNCED;
-        int is_timed_here = peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
-        request->announced_ns = is_timed_here ? weft_clock_ns() : 0;
-        peer->decided = WEFT_P2P_UNDECIDED;
-        peer->waiting++;
-    }
-    return status;
+    return announce(p2p, peer, link, request);
 }
 
 int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
@@ -212,9 +202,9 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
     if (!peer)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", request->peer);
     weft_request_begin(p2p, request, WEFT_REQUEST_QUEUED);
-    status = peer->sends.head ? HELD : send_out(p2p, peer, request);
-    if (status == WEFT_AGAIN || status == HELD) {
-        enqueue(&peer->sends, request);
+    status = peer->sends.head ? WEFT_P2P_HELD : send_out(p2p, peer, request);
+    if (status == WEFT_AGAIN || status == WEFT_P2P_HELD) {
+        weft_p2p_enqueue(&peer->sends, request);
         if (status == WEFT_AGAIN)
             weft_p2p_pend(p2p, peer);
         return WEFT_OK;
@@ -238,98 +228,6 @@ void weft_p2p_owe(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space, u
         weft_p2p_pend(p2p, peer);
 }
 
-/* --- transfers, once both ends have matched */
-
-static void transfer_ended(void *arg, int status)
-{
-    struct weft_request *request = arg;
-    struct weft_p2p *p2p = request->p2p;
-    if (!request->sends) {
-        struct weft_p2p_peer *peer = p2p->peers[request->found];
-        peer->moving--;
-        if (peer->turns.head)
-            weft_p2p_pend(p2p, peer);
-    } else if (request->announced_ns && status == WEFT_OK) {
-        weft_p2p_went_announced(p2p->peers[request->peer], request);
-    }
-    weft_command_queue_put(request->commands);
-    request->commands = NULL;
-    weft_request_end(p2p, request, status);
-}
-
-/* Where this fails the request goes on until the communicator ends it. */
-static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, uint32_t rank)
-{
-    uint64_t bytes = request->sends ? request->bytes : request->found_bytes;
-    struct weft_exec_transfer wanted = {.source = request->sends ? request->memory : NULL,
-                                        .destination = request->sends ? NULL : request->memory,
-                                        .bytes = bytes,
-                                        .peer = rank,
-                                        .peer_id = request->peer_id,
-                                        .streaming = bytes >= STREAMING_BYTES,
-                                        .on_host = request->where.on_host,
-                                        .ended = transfer_ended,
-                                        .arg = request};
-    request->state = WEFT_REQUEST_MOVING;
-    if (request->where.kind) {
-        int status = weft_where_next_command_queue(p2p->options.context, &request->where, &request->commands);
-        if (status != WEFT_OK)
-            return status;
-        wanted.commands = request->commands;
-    }
-    weft_exec_transfer_start(p2p->options.exec, request->id, &wanted);
-    return WEFT_OK;
-}
-
-int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id)
-{
-    request->peer_id = peer_id;
-    if (peer_id)
-        return start_transfer(p2p, request, (uint32_t)request->peer);
-    weft_exec_transfer_release(p2p->options.exec, request->id);
-    weft_request_end(p2p, request, WEFT_OK);
-    return WEFT_OK;
-}
-
-/* The oldest matched receive of a peer. WEFT_AGAIN: the link is full. HELD: until another one has ended. */
-static int begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
-{
-    struct weft_request *request = peer->turns.head;
-    int moves = request->found_bytes && request->found_bytes <= request->bytes, status = WEFT_OK;
-    if (moves && peer->moving >= WEFT_P2P_TURNS)
-        return HELD;
-    if (moves && !request->id)
-        status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
-    struct weft_exec_peer *link;
-    if (status == WEFT_OK)
-        status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
-    struct weft_wire_header header = {.op = request->peer_id, .message = request->id};
-    if (status == WEFT_OK)
-        status = post_message(p2p, link, WEFT_WIRE_MATCHED, &header, NULL, 0);
-    if (status != WEFT_OK)
-        return status;
-    dequeue(&peer->turns);
-    if (moves) {
-        peer->moving++;
-        return start_transfer(p2p, request, peer->rank);
-    }
-    weft_request_deliver(p2p, request, NULL);
-    return WEFT_OK;
-}
-
-void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
-                       uint32_t peer_id)
-{
-    request->peer_id = peer_id;
-    if (weft_request_is_held(request)) {
-        weft_request_keep(request, NULL);
-        return;
-    }
-    request->state = WEFT_REQUEST_TURN;
-    enqueue(&peer->turns, request);
-    weft_p2p_pend(p2p, peer);
-}
-
 /* --- receiving */
 
 /* A receive takes a message that has waited for it. */
@@ -342,6 +240,8 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
     request->found_bytes = arrived->bytes;
     if (arrived->id) {
         peer->announced--;
+        if (arrived->is_offered)
+            weft_request_offered(request, arrived->payload);
         weft_request_turn(p2p, peer, request, arrived->id);
     } else if (arrived->sender) {
         weft_p2p_meet(p2p, request, arrived->sender);
@@ -448,11 +348,12 @@ static int announce_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     struct weft_wire_header header = {.count = peer->owed[space],
+                                      .slice = peer->read_ns,
                                       .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
     if (status == WEFT_OK)
-        status = post_message(p2p, link, WEFT_WIRE_ROOM, &header, NULL, 0);
+        status = weft_p2p_post(p2p, link, WEFT_WIRE_ROOM, &header, NULL, 0);
     if (status == WEFT_OK)
-        peer->owed[space] = 0;
+        peer->owed[space] = peer->read_ns = 0;
     return status;
 }
 
@@ -466,10 +367,10 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
     if (status == WEFT_OK)
         status = announce_credit(p2p, peer, WEFT_SPACE_USER);
     while (status == WEFT_OK && peer->turns.head) {
-        status = begin_turn(p2p, peer);
+        status = weft_p2p_begin_turn(p2p, peer);
         *moved += status == WEFT_OK;
     }
-    if (status == HELD)
+    if (status == WEFT_P2P_HELD)
         status = WEFT_OK;
     while (status == WEFT_OK && peer->sends.head) {
         struct weft_request *request = peer->sends.head, *after = request->after;
@@ -481,7 +382,7 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
             (*moved)++;
         }
     }
-    return status == HELD ? WEFT_OK : status;
+    return status == WEFT_P2P_HELD ? WEFT_OK : status;
 }
 
 int weft_p2p_is_blocked(const struct weft_p2p *p2p)

@@ -10,7 +10,8 @@
  *             When a receive takes it the receiver answers MATCHED with its own id, and both ends run a transfer of the
  *             executor (comm/exec/exec.h). So a message that nobody has asked for holds no pipe, receive buffer or staging.
  *             MATCHED without an id says that nothing is to be moved: the message is empty, or longer than what the
- *             receiver has room for, which is the receiver's failure alone.
+ *             receiver has room for, which is the receiver's failure alone; or the announcement has offered the sender's memory, and the
+ *             receiver has read it (comm/p2p/offer.c).
  *   local     to the rank itself: copied, at once or when the receive comes.
  *
  * Device memory is not touched here. A message from there is announced, whatever its length, so that it is a
@@ -92,8 +93,14 @@ struct weft_request {
     struct weft_p2p *p2p;
     int status; /* WEFT_AGAIN until it has ended */
     uint8_t state;
-    uint8_t own;   /* status is this request's alone: the communicator goes on */
-    int32_t found; /* receive: what has been matched. -1: nothing yet */
+    uint8_t own; /* status is this request's alone: the communicator goes on */
+    uint8_t is_offered;
+    uint8_t is_taken;        /* receive: what was offered is here, and the sender has not been answered yet */
+    uint8_t is_decided;      /* send: whether it is offered, and way */
+    uint8_t way;             /* send: as in weft_exec_transfer */
+    uint8_t is_inside_timed; /* send: it is measured, as one that could have gone inside; */
+    uint8_t is_way_timed;    /* as one that goes this way */
+    int32_t found;           /* receive: what has been matched. -1: nothing yet */
     int64_t found_tag;
     uint64_t found_bytes;
     uint32_t id, peer_id;
@@ -106,7 +113,8 @@ struct weft_request {
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
     struct weft_request *after;           /* in a queue of the peer */
     int64_t announced_ns;                 /* a send's, where it is measured; 0: it is not */
-    int64_t since_ns;                     /* for reports; 0: not looked at yet */
+    struct weft_token offer; /* where is_offered: of the memory of a send, or of what a receive has found */
+    int64_t since_ns;        /* for reports; 0: not looked at yet */
     struct weft_stream_wait
         *stream_wait; /* of a stream-ordered one; NULL: it is not, and what follows is not set */
     struct weft_request *held_next, *held_previous;

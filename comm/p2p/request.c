@@ -26,6 +26,16 @@ struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank)
     return peer;
 }
 
+int weft_p2p_post(struct weft_p2p *p2p, const struct weft_exec_peer *link, enum weft_wire_kind kind,
+                  struct weft_wire_header *header, const void *payload, size_t size)
+{
+    header->source = p2p->options.rank;
+    header->size = (uint32_t)size;
+    header->kind = (uint8_t)kind;
+    header->version = WEFT_WIRE_VERSION;
+    return weft_exec_post(p2p->options.exec, link, header, payload);
+}
+
 void weft_p2p_pend(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
 {
     if (peer->pending)
@@ -74,6 +84,9 @@ void weft_request_begin(struct weft_p2p *p2p, struct weft_request *request, enum
     request->p2p = p2p;
     request->status = WEFT_AGAIN;
     request->state = (uint8_t)state;
+    request->is_offered = request->is_taken = request->is_decided = 0;
+    request->way = request->is_inside_timed = request->is_way_timed = 0;
+    request->announced_ns = 0;
     request->found = -1;
     request->next = NULL;
     request->previous = p2p->tail;
@@ -91,6 +104,8 @@ void weft_request_end(struct weft_p2p *p2p, struct weft_request *request, int st
 {
     weft_request_leave(p2p, request);
     p2p->send_ids -= request->sends && request->id;
+    if (request->sends && request->is_offered)
+        weft_p2p_offer_end(p2p, request, status == WEFT_OK);
     request->state = WEFT_REQUEST_ENDED;
     request->status = status;
     if (status == WEFT_OK)

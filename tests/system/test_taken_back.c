@@ -47,6 +47,7 @@ static const char *const way_names[] = {"mapped", "piped", "pulled", "staged"};
 struct scene {
     enum way way;
     int started;        /* the call has a work */
+    int is_message;     /* it is a message of rank 0 to rank 1, in place of an allreduce */
     atomic_int helpers; /* of rank 1: how many helper_tid there are */
     pid_t helper_tid[HELPERS];
     atomic_int no_ptrace;
@@ -143,11 +144,16 @@ static int stop_in_the_middle(struct scene *scene)
     return 0;
 }
 
-static int allreduce(struct scene *scene, struct job *job, const float *input, float *output)
+static int call(struct scene *scene, struct job *job, int rank, const float *input, float *output)
 {
-    weft_work *work;
-    int status = weft_allreduce(job->comm, input, output, COUNT, WEFT_FLOAT32, WEFT_SUM,
-                                WEFT_START(scene->started ? &work : NULL));
+    weft_work *work, **started = scene->started ? &work : NULL;
+    int status;
+    if (!scene->is_message)
+        status = weft_allreduce(job->comm, input, output, COUNT, WEFT_FLOAT32, WEFT_SUM, WEFT_START(started));
+    else if (rank == 0)
+        status = weft_send(job->comm, input, COUNT, WEFT_FLOAT32, 1, 0, WEFT_START(started));
+    else
+        status = weft_recv(job->comm, output, COUNT, WEFT_FLOAT32, 0, 0, NULL, WEFT_START(started));
     if (status != WEFT_OK || !scene->started)
         return status;
     status = weft_work_wait(work, -1);
@@ -169,7 +175,7 @@ static int leaver(struct scene *scene, struct job *job, float *input, float *out
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, orchestrate, scene) == 0);
     CHECK(until(&scene->frozen));
-    int status = allreduce(scene, job, input, output);
+    int status = call(scene, job, 0, input, output);
     memset(input, 0x41, COUNT * sizeof *input); /* the memory is this rank's own again */
     memset(output, 0x41, COUNT * sizeof *output);
     atomic_store(&scene->left_early, status == WEFT_OK ? -1 : 1);
@@ -183,11 +189,11 @@ static int stayer(struct scene *scene, struct job *job, int helpers, const float
     CHECK(stop_in_the_middle(scene) == 0);
     atomic_store(&scene->helpers, helpers);
     CHECK(until(&scene->frozen));
-    int status = allreduce(scene, job, input, scene->output);
+    int status = call(scene, job, 1, input, scene->output);
     atomic_store(&scene->answer, status);
     int wrong = 0;
     for (size_t i = 0; i < COUNT; i++)
-        wrong += scene->output[i] != 3;
+        wrong += scene->output[i] != (scene->is_message ? 1 : 3);
     atomic_store(&scene->wrong, status == WEFT_OK && wrong);
     atomic_store(&scene->finished, 1);
     return 0;
@@ -233,19 +239,20 @@ static int scene_body(int rank, int ranks, void *arg)
     return bad;
 }
 
-static void taken_back_in_the_middle(enum way way, int started)
+static void taken_back_in_the_middle(enum way way, int started, int is_message)
 {
     struct scene *scene =
         mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene != MAP_FAILED);
     scene->way = way;
     scene->started = started;
+    scene->is_message = is_message;
     int failed = test_ranks_fork(2, scene_body, scene);
     int early = atomic_load(&scene->left_early) == 1, answer = atomic_load(&scene->answer);
     int wrong = atomic_load(&scene->wrong), no_ptrace = atomic_load(&scene->no_ptrace);
     int middle = atomic_load(&scene->middle);
     munmap(scene, sizeof *scene);
-    const char *form = started ? "started" : "blocking";
+    const char *form = is_message ? "a message" : started ? "started" : "blocking";
     assert_int_equal(failed, 0);
     if (no_ptrace)
         TEST_SKIP("ptrace is not allowed here");
@@ -259,37 +266,44 @@ static void taken_back_in_the_middle(enum way way, int started)
 static void test_mapped(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(MAPPED, 0);
+    taken_back_in_the_middle(MAPPED, 0, 0);
 }
 
 static void test_mapped_started(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(MAPPED, 1);
+    taken_back_in_the_middle(MAPPED, 1, 0);
+}
+
+/* Its announcement has offered the memory. */
+static void test_mapped_message(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(MAPPED, 0, 1);
 }
 
 static void test_piped(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(PIPED, 0);
+    taken_back_in_the_middle(PIPED, 0, 0);
 }
 
 static void test_piped_started(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(PIPED, 1);
+    taken_back_in_the_middle(PIPED, 1, 0);
 }
 
 static void test_pulled(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(PULLED, 0);
+    taken_back_in_the_middle(PULLED, 0, 0);
 }
 
 static void test_staged(void **state)
 {
     (void)state;
-    taken_back_in_the_middle(STAGED, 0);
+    taken_back_in_the_middle(STAGED, 0, 0);
 }
 
 /* --- the cache-line path: rank 0 leaves, spoils its buffers and goes; rank 2 comes only then --- */
@@ -333,10 +347,10 @@ static void test_fast_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mapped),    cmocka_unit_test(test_mapped_started),
-        cmocka_unit_test(test_piped),     cmocka_unit_test(test_piped_started),
-        cmocka_unit_test(test_pulled),    cmocka_unit_test(test_staged),
-        cmocka_unit_test(test_fast_path),
+        cmocka_unit_test(test_mapped),         cmocka_unit_test(test_mapped_started),
+        cmocka_unit_test(test_mapped_message), cmocka_unit_test(test_piped),
+        cmocka_unit_test(test_piped_started),  cmocka_unit_test(test_pulled),
+        cmocka_unit_test(test_staged),         cmocka_unit_test(test_fast_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@
 #define LIMIT (WEFT_TRANSFERS_MAX - RANKS * WEFT_P2P_TURNS) /* sends with an id */
 #define LONG  1000                                          /* bytes that are announced */
 
-static int full;
+static int full, reads;       /* whether links take no message; whether a rank reads memory of others */
+static uint8_t offered[LONG]; /* of a peer */
 static size_t left[WEFT_WIRE_ROOM + 1]; /* messages that have left, by kind */
 static struct weft_wire_header last;    /* of them */
 
@@ -45,13 +46,28 @@ static void recall_wait(struct weft_transport *transport)
     (void)transport;
 }
 
+static int map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory)
+{
+    (void)link, (void)token;
+    assert_int_equal(size, LONG);
+    *memory = offered;
+    return WEFT_OK;
+}
+
+static int exposed(struct weft_link *link, const struct weft_token *token)
+{
+    (void)link, (void)token;
+    return WEFT_OK;
+}
+
 static const struct weft_transport_ops ops = {
-    .send = post, .link_flags = link_flags, .recall_wait = recall_wait};
+    .send = post, .link_flags = link_flags, .recall_wait = recall_wait, .map = map, .exposed = exposed};
 
 static int connect_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
 {
     (void)rank;
-    *peer = (struct weft_exec_peer){.ops = &ops, .link = arg, .eager_bytes = 256, .slice_bytes = 4096};
+    *peer = (struct weft_exec_peer){
+        .ops = &ops, .link = arg, .caps = reads ? WEFT_CAP_READ : 0, .eager_bytes = 256, .slice_bytes = 4096};
     return WEFT_OK;
 }
 
@@ -75,7 +91,7 @@ struct world {
 
 static void open_world(struct world *world)
 {
-    full = 0;
+    full = reads = 0;
     memset(left, 0, sizeof left);
     struct weft_exec_options options = {
         .id = 1,
@@ -224,12 +240,115 @@ static void test_dump(void **state)
     close_world(&world);
 }
 
+static void hear_offer(struct world *world, uint64_t bytes)
+{
+    struct weft_wire_announce announce = {.bytes = bytes};
+    memset(offered, 0x5a, sizeof offered);
+    hear(world, WEFT_WIRE_ANNOUNCE, 0, 1000, 0, &announce, sizeof announce);
+}
+
+static void assert_taken(const struct world *world, const struct weft_request *receive)
+{
+    assert_int_equal(receive->status, 0);
+    assert_int_equal(receive->found_bytes, LONG);
+    assert_memory_equal(world->memory, offered, LONG);
+    assert_int_equal(left[WEFT_WIRE_MATCHED], 1);
+    assert_int_equal(last.op, 1000);
+    assert_int_equal(last.message, 0);
+}
+
+/* What is offered is read as soon as a receive takes it, and answered when it has been. */
+static void test_offered(void **state)
+{
+    (void)state;
+    for (int comes_first = 0; comes_first < 2; comes_first++) {
+        struct world world;
+        struct weft_request receive;
+        open_world(&world);
+        reads = 1;
+        if (comes_first)
+            hear_offer(&world, LONG);
+        begin(&world, &receive, 0, 0);
+        if (!comes_first)
+            hear_offer(&world, LONG);
+        weft_p2p_progress(world.p2p);
+        assert_taken(&world, &receive);
+        close_world(&world);
+    }
+}
+
+/* The answer waits for the link, and the receive for the answer. */
+static void test_offered_on_full_link(void **state)
+{
+    (void)state;
+    struct world world;
+    struct weft_request receive;
+    open_world(&world);
+    reads = full = 1;
+    begin(&world, &receive, 0, 0);
+    hear_offer(&world, LONG);
+    weft_p2p_progress(world.p2p);
+    assert_memory_equal(world.memory, offered, LONG);
+    assert_int_equal(receive.status, WEFT_AGAIN);
+    assert_int_equal(weft_p2p_is_blocked(world.p2p), 1);
+    full = 0;
+    weft_p2p_progress(world.p2p);
+    assert_taken(&world, &receive);
+    assert_int_equal(weft_p2p_is_blocked(world.p2p), 0);
+    close_world(&world);
+}
+
+/* By who reads no memory of others, and of what there is no room for. */
+static void test_offer_not_used(void **state)
+{
+    (void)state;
+    struct world world;
+    struct weft_request receive;
+    open_world(&world);
+    begin(&world, &receive, 0, 0);
+    hear_offer(&world, LONG);
+    weft_p2p_progress(world.p2p);
+    assert_int_equal(left[WEFT_WIRE_MATCHED], 1);
+    assert_int_not_equal(last.message, 0);
+    assert_int_equal(receive.state, WEFT_REQUEST_MOVING);
+    close_world(&world);
+
+    open_world(&world);
+    reads = 1;
+    begin(&world, &receive, 0, 0);
+    hear_offer(&world, LONG + 1);
+    weft_p2p_progress(world.p2p);
+    assert_int_equal(left[WEFT_WIRE_MATCHED], 1);
+    assert_int_equal(last.message, 0);
+    assert_int_equal(receive.status, WEFT_MISMATCH);
+    close_world(&world);
+}
+
+static void test_announcement_of_odd_size(void **state)
+{
+    (void)state;
+    const struct weft_wire_announce announce = {.bytes = LONG};
+    for (uint32_t size = 0; size <= sizeof announce; size++) {
+        struct world world;
+        struct weft_wire_header header = {
+            .op = 1000, .count = 1, .size = size, .kind = WEFT_WIRE_ANNOUNCE, .version = WEFT_WIRE_VERSION};
+        int is_right = size == sizeof announce.bytes || size == sizeof announce;
+        open_world(&world);
+        assert_int_equal(weft_p2p_message(world.p2p, &header, &announce), is_right ? 0 : WEFT_PROTOCOL);
+        close_world(&world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_credit_beside_turns),
         cmocka_unit_test(test_dump),
+        cmocka_unit_test(test_offered),
+        cmocka_unit_test(test_offered_on_full_link),
+        cmocka_unit_test(test_offer_not_used),
+        cmocka_unit_test(test_announcement_of_odd_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Announcements that offer the memory of their message.
+ *
+ * Where the receiver can map that memory, or pull it and this is faster than a pipe (comm/exec/ways.h), the announcement says where it is. The receiver
+ * reads it as soon as a receive takes the message, and answers when it has all of it: MATCHED without an id. That spares two messages each way, and
+ * the sender need not be there: a program may compute, or be stopped, while its message is received.
+ *
+ * A receiver that cannot use the offer, as its own memory is a device's, answers with an id, and both ends run a transfer as for any other
+ * announcement.
+ *
+ * An offer takes a cell of the transport's (transport/shm/cells.c), by which the memory can be taken back. There are few, so a context has
+ * no more than OFFERS_MAX offers at a time; what is announced beyond that offers nothing.
+ *
+ * What is measured is the time from the announcement until the receiver has all of it, for pipes as well.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "comm/drive/context.h"
+#include "comm/p2p/internal.h"
+
+#define OFFERS_MAX 256
+
+/* As the peer's processor is near or far. */
+static enum weft_way next_way(struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                              struct weft_request *request)
+{
+    int is_timed;
+    if (link->fixed_way >= 0)
+        return (enum weft_way)link->fixed_way;
+    if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
+        weft_ways_open(peer->ways);
+    if (!peer->ways)
+        return WEFT_WAY_PIPE;
+    enum weft_way way = weft_ways_next(peer->ways, request->bytes, &is_timed);
+    request->is_way_timed = is_timed != 0;
+    return way;
+}
+
+void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
+                    struct weft_request *request)
+{
+    struct weft_context *context = p2p->options.context;
+    uint32_t flags;
+    if (request->is_decided || request->where.kind || !context || request->bytes <= link->eager_bytes ||
+        !(link->caps & WEFT_CAP_READ) || link->stage_only ||
+        link->ops->link_flags(link->link, &flags) != WEFT_OK)
+        return;
+    request->is_decided = 1;
+    int is_mapped =
+        flags & WEFT_LINK_PEER_MAPS && weft_memory_is_shared(context, request->memory, request->bytes);
+    if (!is_mapped && !(flags & WEFT_LINK_PEER_PULLS))
+        return;
+    if (!is_mapped) {
+        request->way = WEFT_TRANSFER_WAY(next_way(peer, link, request));
+        if (request->way == WEFT_TRANSFER_WAY(WEFT_WAY_PIPE))
+            return;
+    }
+    if (context->p2p.offers >= OFFERS_MAX)
+        return;
+    if (link->ops->expose(link->link, NULL, request->memory, request->bytes, &request->offer) != WEFT_OK) {
+        weft_error_clear(); /* nothing has failed: it goes as a transfer, which says what is missing */
+        return;
+    }
+    context->p2p.offers++;
+    request->is_offered = 1;
+}
+
+void weft_p2p_offer_end(struct weft_p2p *p2p, struct weft_request *request, int is_over)
+{
+    struct weft_exec_peer *link;
+    request->is_offered = 0;
+    p2p->options.context->p2p.offers--;
+    if (weft_exec_connect(p2p->options.exec, (uint32_t)request->peer, &link) == WEFT_OK)
+        link->ops->unexpose(link->link, &request->offer, is_over);
+}
+
+void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request)
+{
+    int64_t cost_ns = weft_clock_ns() - request->announced_ns;
+    enum weft_way way = request->way == WEFT_TRANSFER_WAY(WEFT_WAY_PULL) ? WEFT_WAY_PULL : WEFT_WAY_PIPE;
+    if (request->is_inside_timed)
+        weft_p2p_inside_observe(peer, request->bytes, cost_ns);
+    if (request->is_way_timed && weft_ways_observe(peer->ways, request->bytes, way, cost_ns))
+        weft_exec_way_changed(peer->rank, request->bytes, way);
+}
