@@ -26,6 +26,18 @@ static const char *transport_of(const struct perf_pair *pair)
     return status == 0 ? description.transport : "-";
 }
 
+/* And which way they go, once some have; "-" where this rank sends none. */
+static const char *way_of(const struct perf_pair *pair)
+{
+    const struct perf_session *session = pair->session;
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    if (session->rank != pair->first)
+        return "-";
+    int status = weft_comm_describe(session->comm, "send", pair->send.bytes, NULL, pair->count,
+                                    pair->data.dtype, WEFT_SUM, pair->second, &description);
+    return status == 0 ? description.algorithm : "-";
+}
+
 static int run_size(struct p2p *p2p, size_t size_bytes)
 {
     struct perf_pair *pair = &p2p->pair;
@@ -55,6 +67,7 @@ static int run_size(struct p2p *p2p, size_t size_bytes)
         perf_report_progress(p2p->report, p2p->done++, p2p->total, "sizes");
     if (perf_pair_measure(pair, p2p->call, &timing, &row.wrong, &row.damaged) != 0)
         return -1;
+    row.algorithm = way_of(pair);
     for (size_t i = 0; i < row.sample_count; i++) /* of one message */
         row.samples_us[i] /= streams ? (double)pair->window : 2;
     if (perf_summarise(row.samples_us, row.sample_count, &summary) != 0)

@@ -171,6 +171,10 @@ static void print_stats(const weft_comm_stats *stats)
     printf("# Bytes moved          : %llu eager, %llu direct, %llu staged (all ranks)\n",
            (unsigned long long)stats->bytes_eager, (unsigned long long)stats->bytes_direct,
            (unsigned long long)stats->bytes_staged);
+    if (stats->bytes_mapped + stats->bytes_piped + stats->bytes_pulled)
+        printf("# Of these, in a host  : %llu mapped, %llu by pipes, %llu pulled\n",
+               (unsigned long long)stats->bytes_mapped, (unsigned long long)stats->bytes_piped,
+               (unsigned long long)stats->bytes_pulled);
     printf("# Calls and messages   : %llu collectives, %llu by the fast path, %llu messages (all ranks)\n#\n",
            (unsigned long long)stats->operations, (unsigned long long)stats->fast_path,
            (unsigned long long)stats->messages);

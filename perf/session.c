@@ -164,6 +164,9 @@ int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
         sum.bytes_eager += all[rank].bytes_eager;
         sum.bytes_direct += all[rank].bytes_direct;
         sum.bytes_staged += all[rank].bytes_staged;
+        sum.bytes_mapped += all[rank].bytes_mapped;
+        sum.bytes_piped += all[rank].bytes_piped;
+        sum.bytes_pulled += all[rank].bytes_pulled;
         sum.messages += all[rank].messages;
         sum.fast_path += all[rank].fast_path;
     }

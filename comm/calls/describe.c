@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a call would use, without making it. */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/struct.h"
@@ -34,6 +36,26 @@ static enum weft_algorithm algorithm_of(const struct weft_comm *comm, const stru
     return algorithm;
 }
 
+static int describe_message(const struct weft_comm *comm, int rank, const void *memory, size_t count,
+                            weft_dtype dtype, weft_description *made)
+{
+    size_t element_bytes = weft_dtype_size(dtype);
+    if (rank < 0 || rank >= comm->ranks)
+        return weft_fail(WEFT_INVALID, "root, the rank that the message goes to, is %d: expected 0 to %d",
+                         rank, comm->ranks - 1);
+    if (!element_bytes || count > SIZE_MAX / element_bytes)
+        return weft_fail(WEFT_INVALID,
+                         "%zu elements of type %d: expected a type, and bytes that can be counted", count,
+                         (int)dtype);
+    weft_context_lock(comm->context);
+    made->algorithm =
+        weft_p2p_way(comm->p2p, (uint32_t)rank, memory, count * element_bytes, made->why, sizeof made->why);
+    made->transport =
+        rank == comm->rank ? "self" : comm->context->transports[comm->members[rank].transport].ops.name;
+    weft_context_unlock(comm->context);
+    return WEFT_OK;
+}
+
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description)
 {
@@ -49,10 +71,18 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
     int status = weft_struct_check(&about, description), which = weft_collective_parse(collective);
     if (status != WEFT_OK)
         return status;
+    if (strcmp(collective, "send") == 0) {
+        weft_description message = WEFT_DESCRIPTION_INIT;
+        status = describe_message(comm, root, send, count, dtype, &message);
+        if (status == WEFT_OK)
+            weft_struct_fill(&about, description, 0, &message);
+        return status;
+    }
     if (which < 0)
-        return weft_fail(WEFT_INVALID,
-                         "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter'",
-                         collective);
+        return weft_fail(
+            WEFT_INVALID,
+            "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter', or 'send'",
+            collective);
     struct weft_operands operands = {.collective = (enum weft_collective)which,
                                      .root =
                                          weft_collective_has_root((enum weft_collective)which) ? root : -1,

@@ -60,6 +60,8 @@ struct weft_exec_peer {
 struct weft_exec_stats {
     uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
     uint64_t collectives; /* operations that a device ran by itself */
+    uint64_t bytes_mapped, bytes_piped,
+        bytes_pulled; /* of bytes_direct: read of ordinary memory of others, and how */
 };
 
 /* What the executor needs from its surroundings. */

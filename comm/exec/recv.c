@@ -149,6 +149,17 @@ static int still_exposed(struct weft_exec_op *op, const struct weft_inflight *in
     return inflight->mapped ? peer->ops->exposed(peer->link, &inflight->token) : WEFT_OK;
 }
 
+static void count_read(struct weft_exec_op *op, const struct weft_inflight *inflight, size_t size)
+{
+    struct weft_exec_stats *stats = &op->exec->stats;
+    if (inflight->staging)
+        return;
+    stats->bytes_direct += size;
+    *(inflight->mapped       ? &stats->bytes_mapped
+      : inflight->piped_here ? &stats->bytes_piped
+                             : &stats->bytes_pulled) += size;
+}
+
 static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
 {
     if (size > exec->scratch_bytes[index]) {
@@ -174,7 +185,7 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_inflight *inflight, si
             (const uint8_t *)inflight->rbufs[slice % WEFT_RBUFS].buffer + position % inflight->slice_bytes;
         return WEFT_OK;
     }
-    op->exec->stats.bytes_direct += inflight->staging ? 0 : size;
+    count_read(op, inflight, size);
     if (inflight->mapped) {
         int status = remap(op, inflight);
         *source = inflight->mapped + token_offset(inflight, position);
@@ -255,7 +266,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight)
                                      inflight->target + inflight->done);
         if (status != WEFT_OK)
             return status;
-        op->exec->stats.bytes_direct += inflight->staging ? 0 : size;
+        count_read(op, inflight, size);
         op->work_bytes += size;
         inflight->done = inflight->visible = end;
         weft_inflight_wake(op, inflight);

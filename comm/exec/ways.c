@@ -119,6 +119,15 @@ enum weft_way weft_ways_next(struct weft_ways *ways, size_t bytes, int *is_timed
     return (enum weft_way)weft_choice_next(&ways->sizes[index_of(bytes, &largest)], is_timed);
 }
 
+enum weft_way weft_ways_costs(const struct weft_ways *ways, size_t bytes, uint64_t costs_ns[WEFT_WAYS],
+                              size_t *of_bytes)
+{
+    const struct weft_choice *choice = &ways->sizes[index_of(bytes, of_bytes)];
+    for (int way = 0; way < WEFT_WAYS; way++)
+        costs_ns[way] = choice->cost_ns[way];
+    return (enum weft_way)choice->taken;
+}
+
 int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns)
 {
     size_t largest;

@@ -50,6 +50,9 @@ void weft_ways_open(struct weft_ways *ways);
 enum weft_way weft_ways_next(struct weft_ways *ways, size_t bytes, int *is_timed);
 /* The way that messages of this length take, without a trial. */
 enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes);
+/* The way that they take, and what both have taken lately for a message of *of_bytes, in ns; 0: not known. */
+enum weft_way weft_ways_costs(const struct weft_ways *ways, size_t bytes, uint64_t costs_ns[WEFT_WAYS],
+                              size_t *of_bytes);
 int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns);
 
 #endif

@@ -26,10 +26,9 @@ int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const
     return 0;
 }
 
-/* Of 8 KiB. */
 static int64_t scale(int64_t cost_ns, size_t bytes)
 {
-    return (int64_t)((double)cost_ns * 8192 / (double)bytes);
+    return (int64_t)((double)cost_ns * WEFT_P2P_SCALE_BYTES / (double)bytes);
 }
 
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)

@@ -11,6 +11,7 @@
  *   message.c    what peers say
  *   oob_queue.c  weft's own messages
  *   look.c       texts
+ *   way.c        which way a message would go, and why
  */
 #ifndef WEFT_COMM_P2P_INTERNAL_H
 #define WEFT_COMM_P2P_INTERNAL_H
@@ -73,6 +74,7 @@ struct weft_p2p_peer {
     struct weft_ways *ways;    /* of those that are announced; NULL: none has been yet */
 };
 
+#define WEFT_P2P_SCALE_BYTES 8192 /* costs of messages that may go inside are those of one so long */
 #define WEFT_P2P_TIMED_BYTES 4096 /* messages inside of others that are timed are at least so long */
 
 enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };

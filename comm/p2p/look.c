@@ -68,12 +68,14 @@ size_t weft_p2p_bytes(const struct weft_p2p *p2p)
     size_t bytes = sizeof *p2p;
     bytes += p2p->peers ? p2p->options.ranks * sizeof(struct weft_p2p_peer *) : 0;
     for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
-        bytes += p2p->peers[r] ? sizeof *p2p->peers[r] : 0;
+        if (p2p->peers[r])
+            bytes += sizeof *p2p->peers[r] + (p2p->peers[r]->ways ? sizeof *p2p->peers[r]->ways : 0);
     for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++) {
         const struct weft_arrived *arrived = NULL;
         while ((arrived = weft_match_next(&p2p->match, space, arrived))) {
             const struct weft_p2p_arrived *message = (const struct weft_p2p_arrived *)arrived;
-            bytes += sizeof *message + (message->id || message->sender ? 0 : message->bytes);
+            size_t kept = message->is_offered ? sizeof(struct weft_token) : 0;
+            bytes += sizeof *message + (message->id || message->sender ? kept : message->bytes);
         }
     }
     return bytes;

@@ -197,6 +197,9 @@ struct weft_p2p_stats {
     uint64_t bytes_kept;      /* payload that had to be copied because no receive waited */
 };
 const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p);
+/* Which way a message of the program's to the rank would go now: static; and why, as snprintf() writes it. [lock] */
+const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,
+                         size_t capacity);
 /* Memory in use, with the messages that no receive has taken. */
 size_t weft_p2p_bytes(const struct weft_p2p *p2p);
 /* The request that has run longest, NULL when none runs; the others by next. */

@@ -525,14 +525,14 @@ typedef struct weft_comm_stats {
     uint64_t bytes_pool; /* of the context's buffers for staging, receiving and cache lines, in use or not */
     uint64_t p2p_sends;  /* messages between two ranks, as the program counts them */
     uint64_t p2p_receives;
-    uint64_t
-        cache_hits; /* regions of ordinary and of device memory that the context had kept from an earlier operation */
-    uint64_t cache_misses;       /* and those that it has had to make, and kept */
+    uint64_t cache_hits;         /* regions of memory that the context had kept from an earlier operation */
+    uint64_t cache_misses;       /* and those that it has had to make, and kept; device memory's as well */
     uint64_t device_collectives; /* collectives that devices ran as one kernel each */
+    uint64_t bytes_mapped, bytes_piped, bytes_pulled; /* of bytes_direct: how it came from this host */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                 \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                        \
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 
@@ -560,17 +560,18 @@ int weft_comm_dump(weft_comm *comm, char *text, size_t capacity, size_t *length)
 /* What a call would use. */
 typedef struct weft_description {
     size_t size;
-    const char *algorithm; /* "ring"; static */
+    const char *algorithm; /* "ring"; of a message the way it goes, "pulled"; static */
     const char *transport; /* "shm"; static */
+    char why[160];         /* of a message, why that way: a line. Of collectives "" */
 } weft_description;
 #define WEFT_DESCRIPTION_INIT                                                                                \
     {                                                                                                        \
-        sizeof(weft_description), NULL, NULL                                                                 \
+        sizeof(weft_description), NULL, NULL, ""                                                             \
     }
 
 /* Which algorithm and transport a collective, by its name ("allreduce", "reduce_scatter"), would use with these arguments, when the
  * other ranks pass memory of the same kind. op and root count for those that have one; send and recv NULL: ordinary memory, not
- * in place. Moves nothing. */
+ * in place. "send": how a message to rank `root` goes now; what is measured may differ a moment later. Moves nothing. */
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description);
 

@@ -108,6 +108,84 @@ static void test_auto(void **state)
     assert_in_range(seen->pulled, 2 * 3, INT32_MAX);
 }
 
+/* --- what weft says of it */
+
+/* By what way, and for what reason; and the counters agree. */
+static int said(const struct job *job, const void *memory, size_t bytes, int rank, const char *way,
+                const char *reason)
+{
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(
+        weft_comm_describe(job->comm, "send", memory, NULL, bytes, WEFT_UINT8, WEFT_SUM, rank, &description));
+    if (strcmp(description.algorithm, way) == 0 && strstr(description.why, reason))
+        return 0;
+    fprintf(stderr, "%zu bytes to rank %d: %s (%s), expected %s (... %s ...)\n", bytes, rank,
+            description.algorithm, description.why, way, reason);
+    return 1;
+}
+
+static int pass(const struct job *job, int rank, uint8_t *memory, int times)
+{
+    for (int i = 0; i < times; i++) {
+        if (rank == 0)
+            CHECK_OK(weft_send(job->comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        else
+            CHECK_OK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+    }
+    return 0;
+}
+
+/* arg: the setting. */
+static int described_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    uint8_t *ordinary = calloc(1, BYTES);
+    void *mapped;
+    (void)ranks;
+    CHECK(ordinary);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(weft_mem_alloc(job.context, BYTES, &mapped));
+    CHECK_OK(job_greet(job.comm));
+    CHECK(weft_comm_describe(job.comm, "send", ordinary, NULL, 1, WEFT_UINT8, WEFT_SUM, 2, &description) ==
+          WEFT_INVALID);
+    CHECK(weft_comm_describe(job.comm, "send", ordinary, NULL, SIZE_MAX, WEFT_FLOAT64, WEFT_SUM, 1,
+                             &description) == WEFT_INVALID);
+    CHECK(said(&job, ordinary, BYTES, rank, "copied", "itself") == 0);
+    CHECK(said(&job, ordinary, 100, !rank, "inside", "4096 bytes") == 0);
+    CHECK(said(&job, mapped, BYTES, !rank, "mapped", "weft_mem_alloc") == 0);
+    CHECK(pass(&job, rank, mapped, 5) == 0 && pass(&job, rank, ordinary, 50) == 0);
+    CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+    CHECK(stats.bytes_mapped == (rank ? 5 * BYTES : 0));
+    CHECK(stats.bytes_piped + stats.bytes_pulled == (rank ? 50 * BYTES : 0));
+    if (strcmp(arg, "pipe") == 0) {
+        CHECK(stats.bytes_pulled == 0 && said(&job, ordinary, BYTES, !rank, "pipe", "WEFT_WAY_SHM") == 0);
+    } else if (!seen->refused && strcmp(arg, "pull") == 0) {
+        CHECK(stats.bytes_piped == 0 && said(&job, ordinary, BYTES, !rank, "pulled", "WEFT_WAY_SHM") == 0);
+    } else if (!seen->refused && rank == 0) {
+        CHECK_OK(weft_comm_describe(job.comm, "send", ordinary, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 1,
+                                    &description));
+        CHECK(strcmp(description.transport, "shm") == 0 && strncmp(description.why, "measured: ", 10) == 0);
+    }
+    CHECK_OK(weft_mem_free(job.context, mapped));
+    CHECK_OK(job_close(&job));
+    free(ordinary);
+    return 0;
+}
+
+static void test_described(void **state)
+{
+    static const char *const ways[] = {"pipe", "pull", "auto"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        memset((void *)seen, 0, sizeof *seen);
+        setenv("WEFT_WAY_SHM", ways[i], 1);
+        assert_int_equal(test_ranks_fork(2, described_body, (void *)(uintptr_t)ways[i]), 0);
+    }
+    unsetenv("WEFT_WAY_SHM");
+}
+
 /* --- a little above the eager limit: inside a message, or announced */
 
 #define LITTLE 8192
@@ -151,10 +229,8 @@ static void test_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pipe),
-        cmocka_unit_test(test_pull),
-        cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_little),
+        cmocka_unit_test(test_pipe),      cmocka_unit_test(test_pull),   cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_described), cmocka_unit_test(test_little),
     };
     seen = test_ranks_shared(sizeof *seen);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which way a message would go now, and why, in words. The decisions themselves are in p2p.c, inside.c, offer.c and comm/exec/send.c. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "comm/drive/context.h"
+#include "comm/p2p/internal.h"
+
+struct words {
+    char *why;
+    size_t capacity;
+};
+
+static const char *say(const struct words *words, const char *way, const char *why)
+{
+    snprintf(words->why, words->capacity, "%s", why);
+    return way;
+}
+
+/* Both costs, the way that is taken first. */
+static const char *say_measured(const struct words *words, const char *const names[2], int taken,
+                                const uint64_t costs_ns[2], size_t of_bytes)
+{
+    uint64_t mine = costs_ns[taken], other = costs_ns[!taken];
+    if (mine && other)
+        snprintf(words->why, words->capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
+                 mine, names[taken], other, names[!taken], of_bytes);
+    else
+        snprintf(words->why, words->capacity, "to be measured beside %s", names[!taken]);
+    return names[taken];
+}
+
+static const char *ordinary(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, size_t bytes,
+                            uint32_t flags, const struct words *words)
+{
+    static const char *const names[WEFT_WAYS] = {[WEFT_WAY_PIPE] = "pipe", [WEFT_WAY_PULL] = "pulled"};
+    uint64_t costs_ns[WEFT_WAYS] = {0};
+    size_t of_bytes = bytes;
+    if (!(flags & WEFT_LINK_PEER_PULLS))
+        return say(words, "pipe", "the rank cannot read this process's memory by itself");
+    if (link->fixed_way >= 0)
+        return say(words, names[link->fixed_way], "WEFT_WAY_SHM says so");
+    if (!peer || !peer->ways)
+        return say_measured(words, names, WEFT_WAY_PIPE, costs_ns, of_bytes);
+    enum weft_way taken = weft_ways_costs(peer->ways, bytes, costs_ns, &of_bytes);
+    return say_measured(words, names, (int)taken, costs_ns, of_bytes);
+}
+
+/* A message that may be read where it is. */
+static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p_peer *peer,
+                               const struct weft_exec_peer *link, const void *memory, size_t bytes,
+                               const struct words *words)
+{
+    static const char *const names[2] = {[WEFT_P2P_ANNOUNCED] = "announced", [WEFT_P2P_INSIDE] = "inside"};
+    uint32_t flags;
+    if (link->ops->link_flags(link->link, &flags) != WEFT_OK)
+        return say(words, "-", "the link to the rank is coming up, or has failed");
+    if (link->stage_only)
+        return say(words, "staged", "WEFT_DIRECT is 0");
+    if (flags & WEFT_LINK_PEER_MAPS && p2p->options.context &&
+        weft_memory_is_shared(p2p->options.context, memory, bytes))
+        return say(words, "mapped", "the rank maps memory of weft_mem_alloc()");
+    if (bytes <= link->inside_bytes && peer && peer->inside.taken == WEFT_P2P_INSIDE) {
+        const uint64_t costs_ns[2] = {peer->inside.cost_ns[0], peer->inside.cost_ns[1]};
+        return say_measured(words, names, WEFT_P2P_INSIDE, costs_ns, WEFT_P2P_SCALE_BYTES);
+    }
+    return ordinary(peer, link, bytes, flags, words);
+}
+
+const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,
+                         size_t capacity)
+{
+    const struct words words = {.why = why, .capacity = capacity};
+    struct weft_exec_peer *link;
+    if (rank == p2p->options.rank)
+        return say(&words, "copied", "it goes to the rank itself");
+    if (!weft_exec_link(p2p->options.exec, rank) ||
+        weft_exec_connect(p2p->options.exec, rank, &link) != WEFT_OK)
+        return say(&words, "-", "there is no link to the rank yet");
+    if (p2p->options.context && weft_where_is_device(p2p->options.context, memory))
+        return say(&words, "device", "a device's memory goes by a command queue of that device");
+    if (bytes <= link->eager_bytes) {
+        snprintf(why, capacity, "messages up to %u bytes go inside one of the link's", link->eager_bytes);
+        return "inside";
+    }
+    if (link->caps & WEFT_CAP_READ)
+        return within_host(p2p, p2p->peers ? p2p->peers[rank] : NULL, link, memory, bytes, &words);
+    if (link->caps & WEFT_CAP_PUT)
+        return say(&words, "put", "the transport writes into the memory of the receive");
+    return say(&words, "inside", "the transport has messages alone: in slices");
+}
