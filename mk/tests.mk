@@ -79,7 +79,7 @@ $(BUILD)/tests/fakes/drivers/libze_loader.so.1: $(BUILD)/tests/fakes/drivers/sys
 $(BUILD)/tests/fakes/drivers/old/libze_loader.so.1: $(BUILD)/tests/fakes/drivers/sysman_old.o
 $(BUILD)/tests/fakes/drivers/libcuda.so.1: $(call objects,$(wildcard tests/fakes/drivers/cuda_fake_*.c))
 $(BUILD)/tests/fakes/drivers/kernels/libcuda.so.1: $(call objects,$(wildcard tests/fakes/drivers/cuda_fake_*.c) \
-	tests/fakes/drivers/cuda_kernels.c devmem/cuda/kernels.c base/types.c)
+	tests/fakes/drivers/cuda_kernels.c devmem/cuda/kernels.c devmem/kernels/pieces.c base/types.c)
 $(TEST_DRIVERS):
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,$(@F) $^ -o $@
 BESIDE_drivers := $(TEST_DRIVERS)

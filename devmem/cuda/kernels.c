@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How launches look: which kernel, how many blocks, and where the head, vectors and tail of each piece lie. */
+/* How launches look: which kernel, how many blocks, and which pieces. */
 #include "devmem/cuda/kernels.h"
 
 #include <string.h>
 
 /* Enough for a multiprocessor's 2048 threads; blocks that do not fit at once wait their turn. */
 #define BLOCKS_PER_MULTIPROCESSOR 8
-/* Elements that a thread takes where everything goes element by element. */
-#define ELEMENTS_PER_THREAD 4
 /* Vectors of a device collective's largest step for which one more block is worth meeting it. */
 #define COLLECTIVE_STEPS_PER_BLOCK (2 * WEFT_KERNEL_COLLECTIVE_THREADS)
 #define COLLECTIVE_STEP_WORDS_MAX                                                                            \
     (WEFT_KERNEL_STEP_WORDS + WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
-
-#define VECTOR_BYTES WEFT_KERNEL_VECTOR_BYTES
 
 #define NAME_OF(name, ...)            "weft_cuda_" #name,
 #define NAME_OF_FIXED(name, n, f)     "weft_cuda_" #name "_" #n,
 #define NAME_OF_COLLECTIVE(name, ...) "weft_cuda_" #name "_collective",
 static const char *const names[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(NAME_OF, NAME_OF) WEFT_KERNEL_FIXED(
     NAME_OF_FIXED) WEFT_KERNEL_REDUCTIONS(NAME_OF_COLLECTIVE, NAME_OF_COLLECTIVE)};
-
-/* Bytes that a family goes by outside of whole vectors. */
-#define SUM_EDGE(name, lane, ...)         [WEFT_KERNEL_##name] = (lane) / 8,
-#define OTHER_EDGE(name, lane, edge, ...) [WEFT_KERNEL_##name] = (edge) / 8,
-static const uint8_t edge_bytes[WEFT_KERNEL_COUNT] = {WEFT_KERNEL_FAMILIES(SUM_EDGE, OTHER_EDGE)};
 
 /* Kernels for a fixed number of sources, one past the family they belong to, and vectors per thread. */
 #define FIXED_ROW(name, n, f) {WEFT_KERNEL_##name, (n), (f), WEFT_KERNEL_##name##_##n},
@@ -36,136 +27,23 @@ static const struct {
 
 #define FIXED_COUNT (sizeof fixed / sizeof *fixed)
 
-/* Families, one more so that 0 is none. */
-#define F(name) (WEFT_KERNEL_##name + 1)
-#define INTEGERS(type, wraps)                                                                                \
-    {                                                                                                        \
-        [WEFT_SUM] = F(type##_sum), [WEFT_AVG] = F(type##_sum), [WEFT_PROD] = F(wraps##_prod),               \
-        [WEFT_MAX] = F(type##_max), [WEFT_MIN] = F(type##_min), [WEFT_AND] = F(bits_and),                    \
-        [WEFT_OR] = F(bits_or), [WEFT_XOR] = F(bits_xor)                                                     \
-    }
-#define FLOATS(type)                                                                                         \
-    {                                                                                                        \
-        [WEFT_SUM] = F(type##_sum), [WEFT_AVG] = F(type##_sum), [WEFT_PROD] = F(type##_prod),                \
-        [WEFT_MAX] = F(type##_max), [WEFT_MIN] = F(type##_min)                                               \
-    }
-#define COMPLEXES(type)                                                                                      \
-    {                                                                                                        \
-        [WEFT_SUM] = F(type##_sum), [WEFT_AVG] = F(type##_sum), [WEFT_PROD] = F(type##_prod)                 \
-    }
-static const uint8_t families[WEFT_DTYPE_COUNT][WEFT_OP_COUNT] = {
-    [WEFT_INT8] = INTEGERS(int8, int8),
-    [WEFT_UINT8] = INTEGERS(uint8, int8),
-    [WEFT_INT16] = INTEGERS(int16, int16),
-    [WEFT_UINT16] = INTEGERS(uint16, int16),
-    [WEFT_INT32] = INTEGERS(int32, int32),
-    [WEFT_UINT32] = INTEGERS(uint32, int32),
-    [WEFT_INT64] = INTEGERS(int64, int64),
-    [WEFT_UINT64] = INTEGERS(uint64, int64),
-    [WEFT_FLOAT8_E4M3] = FLOATS(e4m3),
-    [WEFT_FLOAT8_E5M2] = FLOATS(e5m2),
-    [WEFT_FLOAT16] = FLOATS(float16),
-    [WEFT_BFLOAT16] = FLOATS(bfloat16),
-    [WEFT_FLOAT32] = FLOATS(float32),
-    [WEFT_FLOAT64] = FLOATS(float64),
-    [WEFT_COMPLEX64] = COMPLEXES(complex64),
-    [WEFT_COMPLEX128] = COMPLEXES(complex128),
-    [WEFT_BOOL] = {[WEFT_SUM] = F(bool_or),
-                   [WEFT_MAX] = F(bool_or),
-                   [WEFT_PROD] = F(bool_and),
-                   [WEFT_MIN] = F(bool_and),
-                   [WEFT_AND] = F(bool_and),
-                   [WEFT_OR] = F(bool_or),
-                   [WEFT_XOR] = F(bool_xor)},
-};
-
 const char *weft_kernel_name(int kernel)
 {
     return kernel >= 0 && kernel < WEFT_KERNEL_COUNT ? names[kernel] : NULL;
 }
 
-/* WEFT_UNSUPPORTED where there is none. */
-static int family_find(weft_dtype dtype, weft_op op)
+static size_t skew_of(const void *address)
 {
-    if ((unsigned)dtype >= WEFT_DTYPE_COUNT || (unsigned)op >= WEFT_OP_COUNT || !families[dtype][op])
-        return WEFT_UNSUPPORTED;
-    return families[dtype][op] - 1;
-}
-
-/* The family of a reduction, or why there is none. */
-static int family_of(const struct weft_device_reduction *reduction)
-{
-    if (reduction->size < sizeof *reduction)
-        return WEFT_INVALID;
-    int family = family_find(reduction->dtype, reduction->op);
-    if (family < 0)
-        return family;
-    if (reduction->source_count < 1 || reduction->source_count > WEFT_KERNEL_SOURCES ||
-        reduction->destination_count < 1 || reduction->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
-        return WEFT_INVALID;
-    if (reduction->scalar &&
-        (reduction->dtype == WEFT_BOOL || (reduction->op != WEFT_SUM && reduction->op != WEFT_AVG)))
-        return WEFT_UNSUPPORTED;
-    return family;
-}
-
-static size_t skew_of(const void *address, size_t bytes)
-{
-    return (uintptr_t)address & (bytes - 1);
-}
-
-/* Some address is not a multiple of what elements are loaded by: 16 bytes are loaded as two times 8. */
-static int goes_bytewise(const struct weft_kernel_piece *piece, size_t edge)
-{
-    size_t unit = edge < 8 ? edge : 8, skew = skew_of(piece->destinations[0], unit);
-    if (piece->destinations[1])
-        skew |= skew_of(piece->destinations[1], unit);
-    for (uint32_t s = 0; s < piece->source_count; s++)
-        skew |= skew_of(piece->sources[s], unit);
-    return skew != 0;
-}
-
-/* Lays out head, vectors and tail of size bytes. A source that is not aligned where the destination is needs the bytes of the
- * aligned vectors around each vector: so many before it that the head grows by one vector, so many behind it that the last one may be
- * left to the tail. */
-static void piece_lay_out(struct weft_kernel_piece *piece, size_t edge, uint64_t size)
-{
-    const unsigned char *to = piece->destinations[0], *second = piece->destinations[1];
-    if (goes_bytewise(piece, edge))
-        piece->flags |= WEFT_KERNEL_BYTEWISE;
-    piece->vectors = 0;
-    piece->head_bytes = size;
-    if (skew_of(to, edge) || (second && skew_of(second, VECTOR_BYTES) != skew_of(to, VECTOR_BYTES)))
-        return;
-    uint64_t head = -(uintptr_t)to & (VECTOR_BYTES - 1), before = 0, behind = 0;
-    for (uint32_t s = 0; s < piece->source_count; s++) {
-        uint64_t shift = skew_of(piece->sources[s] + head, VECTOR_BYTES);
-        before = shift > before ? shift : before;
-        if (shift && VECTOR_BYTES - shift > behind)
-            behind = VECTOR_BYTES - shift;
-    }
-    if (head < before)
-        head += VECTOR_BYTES;
-    if (size < head + behind + VECTOR_BYTES)
-        return;
-    piece->head_bytes = head;
-    piece->vectors = (size - head - behind) / VECTOR_BYTES;
+    return (uintptr_t)address & (WEFT_KERNEL_VECTOR_BYTES - 1);
 }
 
 /* Whether all sources are aligned where the destination is, as kernels for a fixed number of sources want it. */
 static int piece_is_aligned(const struct weft_kernel_piece *piece)
 {
-    size_t skew = skew_of(piece->destinations[0], VECTOR_BYTES), other = 0;
+    size_t skew = skew_of(piece->destinations[0]), other = 0;
     for (uint32_t s = 0; s < piece->source_count; s++)
-        other |= skew_of(piece->sources[s], VECTOR_BYTES) ^ skew;
+        other |= skew_of(piece->sources[s]) ^ skew;
     return !other && piece->vectors;
-}
-
-/* Threads that a piece keeps busy with one step each. */
-static uint64_t piece_steps(const struct weft_kernel_piece *piece)
-{
-    uint64_t slow = (piece->count + ELEMENTS_PER_THREAD - 1) / ELEMENTS_PER_THREAD;
-    return piece->vectors ? piece->vectors : slow;
 }
 
 /* The kernel for a number of sources when all pieces can be done by it, the family's general one otherwise. */
@@ -198,11 +76,11 @@ static void blocks_share(struct weft_kernel_launch *launch, const struct weft_ke
         (uint64_t)(device->multiprocessors > 0 ? device->multiprocessors : 1) * BLOCKS_PER_MULTIPROCESSOR;
     uint64_t tile = (uint64_t)WEFT_KERNEL_THREADS * in_flight, wanted = 0;
     for (uint32_t p = 0; p < batch->piece_count; p++)
-        wanted += (piece_steps(&batch->pieces[p]) + tile - 1) / tile;
+        wanted += (weft_kernel_piece_steps(&batch->pieces[p]) + tile - 1) / tile;
     launch->grid = 0;
     launch->block = WEFT_KERNEL_THREADS;
     for (uint32_t p = 0; p < batch->piece_count; p++) {
-        uint64_t blocks = (piece_steps(&batch->pieces[p]) + tile - 1) / tile;
+        uint64_t blocks = (weft_kernel_piece_steps(&batch->pieces[p]) + tile - 1) / tile;
         if (wanted > room)
             blocks = (uint64_t)((double)blocks / (double)wanted * (double)room);
         batch->pieces[p].first_block = launch->grid;
@@ -217,24 +95,6 @@ static struct weft_kernel_piece *piece_begin(struct weft_kernel_batch *batch)
     return piece;
 }
 
-static void piece_reduce(struct weft_kernel_piece *piece, const struct weft_device_reduction *reduction,
-                         int family)
-{
-    uint64_t size = reduction->count * weft_dtype_size(reduction->dtype);
-    piece->source_count = reduction->source_count;
-    for (uint32_t s = 0; s < reduction->source_count; s++)
-        piece->sources[s] = reduction->sources[s];
-    for (uint32_t d = 0; d < reduction->destination_count; d++)
-        piece->destinations[d] = reduction->destinations[d];
-    piece->count = size / edge_bytes[family];
-    piece->finish = reduction->op == WEFT_AVG ? reduction->finish : 0;
-    if (reduction->scalar) {
-        piece->flags |= WEFT_KERNEL_SCALED;
-        memcpy(piece->scalar, reduction->scalar, weft_dtype_size(reduction->dtype));
-    }
-    piece_lay_out(piece, edge_bytes[family], size);
-}
-
 static int device_runs(const struct weft_kernel_device *device)
 {
     return device->major >= 8;
@@ -247,19 +107,19 @@ int weft_kernel_reduce(struct weft_kernel_launch *launch, const struct weft_kern
         return WEFT_UNSUPPORTED;
     if (count == 0)
         return WEFT_INVALID;
-    int family = family_of(&reductions[0]), taken = 0;
+    int family = weft_kernel_family_of(&reductions[0]), taken = 0;
     if (family < 0)
         return family;
     launch->batch.piece_count = launch->batch.reserved = 0;
     for (; (size_t)taken < count && taken < INT32_MAX; taken++) {
         const struct weft_device_reduction *reduction = &reductions[taken];
-        if (family_of(reduction) != family)
+        if (weft_kernel_family_of(reduction) != family)
             break;
         if (reduction->count == 0)
             continue;
         if (launch->batch.piece_count == WEFT_KERNEL_PIECES)
             break;
-        piece_reduce(piece_begin(&launch->batch), reduction, family);
+        weft_kernel_piece_reduce(piece_begin(&launch->batch), reduction, family);
     }
     uint32_t in_flight;
     kernel_choose(launch, family, &in_flight);
@@ -287,7 +147,7 @@ int weft_kernel_copy(struct weft_kernel_launch *launch, const struct weft_kernel
         piece->sources[0] = copies[taken].source;
         piece->destinations[0] = copies[taken].destination;
         piece->count = copies[taken].size;
-        piece_lay_out(piece, 1, copies[taken].size);
+        weft_kernel_piece_lay_out(piece, 1, copies[taken].size);
     }
     kernel_choose(launch, WEFT_KERNEL_copy, &in_flight);
     blocks_share(launch, device, in_flight);
@@ -307,7 +167,7 @@ static uint32_t piece_encode(uint64_t *words, const struct weft_device_collectiv
 {
     struct weft_kernel_piece piece = {.source_count = step->source_count};
     int is_copy = step->source_count == 1 && !step->finish;
-    size_t edge = is_copy ? 1 : edge_bytes[family];
+    size_t edge = is_copy ? 1 : weft_kernel_edge_bytes(family);
     uint64_t size = step->count * weft_dtype_size(collective->dtype);
     uint32_t used = WEFT_KERNEL_STEP_WORDS;
     if (!size)
@@ -316,7 +176,7 @@ static uint32_t piece_encode(uint64_t *words, const struct weft_device_collectiv
         words[used++] = (uintptr_t)(piece.destinations[d] = step->destinations[d]);
     for (uint32_t s = 0; s < step->source_count; s++)
         words[used++] = (uintptr_t)(piece.sources[s] = step->sources[s]);
-    piece_lay_out(&piece, edge, size);
+    weft_kernel_piece_lay_out(&piece, edge, size);
     words[0] = head_of(is_copy ? WEFT_KERNEL_STEP_COPY : WEFT_KERNEL_STEP_REDUCE, step->source_count,
                        step->destination_count) |
                (piece.vectors ? piece.head_bytes << 24 : 0) | (uint64_t)piece.flags << 32;
@@ -343,7 +203,8 @@ int weft_kernel_collective(struct weft_kernel_collective_launch *launch,
 {
     uint64_t largest = 0, *words = launch->collective.words;
     uint32_t used = 0, at = first;
-    int family = device_runs(device) ? family_find(collective->dtype, collective->op) : WEFT_UNSUPPORTED;
+    int family =
+        device_runs(device) ? weft_kernel_family(collective->dtype, collective->op) : WEFT_UNSUPPORTED;
     if (family < 0)
         return family;
     for (; at < collective->step_count && used + COLLECTIVE_STEP_WORDS_MAX <= WEFT_KERNEL_COLLECTIVE_WORDS;

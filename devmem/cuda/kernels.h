@@ -19,19 +19,17 @@
 #include <stdint.h>
 #include <weft/device.h>
 
-#include "devmem/cuda/families.h"
 #include "devmem/cuda/parameters.h"
+#include "devmem/kernels/pieces.h"
 
-/* Numbers of the kernels, from 0 to WEFT_KERNEL_COUNT: one for any number of sources per family, then those for a fixed number. From
+/* Numbers of the kernels, from 0 to WEFT_KERNEL_COUNT: first the families', for any number of sources, then those for a fixed number. From
  * WEFT_KERNEL_COLLECTIVES on those for device collectives, in the families' order. */
-#define WEFT_KERNEL_SUM_NUMBER(name, ...)                  WEFT_KERNEL_##name,
 #define WEFT_KERNEL_FIXED_NUMBER(name, sources, in_flight) WEFT_KERNEL_##name##_##sources,
 enum weft_kernel {
-    WEFT_KERNEL_FAMILIES(WEFT_KERNEL_SUM_NUMBER, WEFT_KERNEL_SUM_NUMBER)
-        WEFT_KERNEL_FIXED(WEFT_KERNEL_FIXED_NUMBER) WEFT_KERNEL_COLLECTIVES,
+    WEFT_KERNEL_BEFORE_FIXED = WEFT_KERNEL_FAMILY_COUNT - 1,
+    WEFT_KERNEL_FIXED(WEFT_KERNEL_FIXED_NUMBER) WEFT_KERNEL_COLLECTIVES,
     WEFT_KERNEL_COUNT = WEFT_KERNEL_COLLECTIVES + WEFT_KERNEL_copy /* the last family, which has none */
 };
-#undef WEFT_KERNEL_SUM_NUMBER
 #undef WEFT_KERNEL_FIXED_NUMBER
 
 /* What geometry depends on. */

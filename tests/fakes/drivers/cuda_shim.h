@@ -71,7 +71,7 @@ SHIM_LOAD(shim_load_4, unsigned)
 SHIM_LOAD(shim_load_8, unsigned long long)
 SHIM_LOAD(shim_load_16, uint4)
 
-#define __ldcs shim_load_16
+#define LOAD_ONCE shim_load_16
 #define LOAD(from)                                                                                           \
     _Generic((from), const unsigned char *                                                                   \
              : shim_load_1, const unsigned short *                                                           \

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reductions do to one element, as docs/types.md has it, for CUDA kernels: from the element's bits to the accumulator
+/* What reductions do to one element, as docs/types.md has it, for kernels: from the element's bits to the accumulator
  * (widen), two accumulators into one, the division that ends avg, and back to bits (narrow), which rounds once and makes every
- * NaN the same. Plain C that nvcc also takes, so that the processor tests what the device runs.
+ * NaN the same. Plain C that is CUDA C and OpenCL C too, so that the processor tests what devices run.
  *
  * Why the bits agree with devmem/reduce.h: single IEEE operations only, each rounded to nearest; contraction is off (-fmad=false,
- * -ffp-contract=off), denormals are kept (-ftz=false), division is the correctly rounded one (-prec-div=true); what processors may
- * choose freely, a NaN's sign and payload, is replaced; min and max compare integers that sort as the numbers do.
+ * FP_CONTRACT OFF, -ffp-contract=off), denormals are kept, division is the correctly rounded one (-prec-div=true, or done
+ * here by integers); what processors may choose freely, a NaN's sign and payload, is replaced; min and max compare integers that sort as
+ * the numbers do.
  *
  * Bits of elements up to 32 bits come zero-extended in a uint32_t, larger ones in a uint64_t or struct weft_bits128. A function
  * named for a type takes or gives its bits; narrow's result has no bits beyond the type's.
  */
-#ifndef WEFT_DEVMEM_CUDA_ARITHMETIC_H
-#define WEFT_DEVMEM_CUDA_ARITHMETIC_H
+#ifndef WEFT_DEVMEM_KERNELS_ARITHMETIC_H
+#define WEFT_DEVMEM_KERNELS_ARITHMETIC_H
 
-#include <stdint.h>
-#include <string.h>
-
-#ifdef __CUDACC__
-#define WEFT_ELEMENTWISE static __device__ __forceinline__
-#else
-#define WEFT_ELEMENTWISE static inline
-#endif
+#include "devmem/kernels/language.h"
 
 struct weft_bits128 {
     uint64_t low, high;
@@ -36,30 +30,46 @@ struct weft_complex128 {
 
 WEFT_ELEMENTWISE float float_of_bits(uint32_t bits)
 {
+#ifdef __OPENCL_C_VERSION__
+    return as_float(bits);
+#else
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
+#endif
 }
 
 WEFT_ELEMENTWISE uint32_t bits_of_float(float value)
 {
+#ifdef __OPENCL_C_VERSION__
+    return as_uint(value);
+#else
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+#endif
 }
 
 WEFT_ELEMENTWISE double double_of_bits(uint64_t bits)
 {
+#ifdef __OPENCL_C_VERSION__
+    return as_double(bits);
+#else
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
+#endif
 }
 
 WEFT_ELEMENTWISE uint64_t bits_of_double(double value)
 {
+#ifdef __OPENCL_C_VERSION__
+    return as_ulong(value);
+#else
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+#endif
 }
 
 /* --- integers and bool. Sums and products are computed modulo 2^32 or 2^64; narrowing drops the rest. */
@@ -233,10 +243,48 @@ WEFT_ELEMENTWISE float float_times(float a, float b)
     return a * b;
 }
 
+#ifdef WEFT_DIVIDES_BY_INTEGERS
+/* The quotient of the mantissas with three bits more than a float has, the last of which says whether anything is left. */
+WEFT_ELEMENTWISE uint32_t mantissa_divide(uint32_t a, uint32_t b)
+{
+    const uint64_t dividend = (uint64_t)a << 26;
+    const uint64_t quotient = dividend / b;
+    return (uint32_t)quotient | (quotient * b != dividend);
+}
+
+/* OpenCL C's division of floats need not be rounded correctly, and drivers do not say that they do it where they are asked to. */
+WEFT_ELEMENTWISE float float_divide(float a, uint32_t finish)
+{
+    const uint32_t divisor = bits_of_float((float)finish), sign = bits_of_float(a) & 0x80000000u;
+    uint32_t bits = bits_of_float(a) & 0x7fffffffu, below;
+    int exponent = (int)(bits >> 23);
+    if (bits == 0 || bits >= 0x7f800000u)
+        return a;
+    if (exponent == 0) {
+        bits = bits_of_float(float_of_bits(bits) * 0x1p24f);
+        exponent = (int)(bits >> 23) - 24;
+    }
+    exponent -= (int)(divisor >> 23) - 127;
+    bits = mantissa_divide((bits & 0x7fffff) | 0x800000, (divisor & 0x7fffff) | 0x800000);
+    if (bits < 1u << 26) {
+        bits <<= 1;
+        exponent--;
+    }
+    if (exponent < 1) { /* denormal: fewer bits are left */
+        const int less = exponent > -26 ? 1 - exponent : 27;
+        bits = bits >> less | ((bits & ((1u << less) - 1)) != 0);
+        exponent = 1;
+    }
+    below = bits & 7;
+    bits = (bits >> 3) + (below > 4 || (below == 4 && (bits >> 3 & 1)));
+    return float_of_bits(sign | (((uint32_t)(exponent - 1) << 23) + bits));
+}
+#else
 WEFT_ELEMENTWISE float float_divide(float a, uint32_t finish)
 {
     return a / (float)finish;
 }
+#endif
 
 WEFT_ELEMENTWISE uint32_t float32_narrow(float a)
 {
@@ -317,8 +365,8 @@ WEFT_ELEMENTWISE uint32_t e5m2_narrow(float a)
 /* As float16 with one exponent bit less: exact after a multiplication by 2^8. */
 WEFT_ELEMENTWISE float e4m3_widen(uint32_t bits)
 {
-    uint32_t half = (bits & 0x80) << 8 | (bits & 0x7f) << 7;
-    return float16_widen((bits & 0x7f) == 0x7f ? 0x7e00 : half) * 0x1p8f;
+    uint32_t shifted = (bits & 0x80) << 8 | (bits & 0x7f) << 7;
+    return float16_widen((bits & 0x7f) == 0x7f ? 0x7e00 : shifted) * 0x1p8f;
 }
 
 WEFT_ELEMENTWISE uint32_t e4m3_narrow(float a)
@@ -440,7 +488,7 @@ WEFT_ELEMENTWISE uint64_t float64_narrow(double a)
     }                                                                                                        \
     WEFT_ELEMENTWISE struct weft_##type type##_divide(struct weft_##type a, uint32_t finish)                 \
     {                                                                                                        \
-        struct weft_##type quotient = {a.real / (part)finish, a.imaginary / (part)finish};                   \
+        struct weft_##type quotient = {part##_divide(a.real, finish), part##_divide(a.imaginary, finish)};   \
         return quotient;                                                                                     \
     }
 WEFT_COMPLEX(complex64, float)
