@@ -32,7 +32,13 @@ NVCC ?= nvcc
 HAVE_cuda := $(shell command -v g++ >/dev/null && $(NVCC) --version 2>/dev/null | awk '/release/ { \
 	sub(/.*release /, ""); split($$0, part, /[.,]/); if (part[1] * 100 + part[2] >= 1108) print "found" }')
 NAMED_cuda := nvcc 11.8 or later (NVCC=/path/to/nvcc) with g++
-PARTS := verbs ofi pmix cuda ze hwloc
+# The kernels of Level Zero: clang makes LLVM's code of OpenCL C, and llvm-spirv of the same version SPIR-V of that. The first pair that is there.
+SPIRV_TOOLS := $(shell for pair in $(if $(CLANG_SPIRV)$(LLVM_SPIRV),'$(CLANG_SPIRV) $(LLVM_SPIRV)',\
+	$(foreach v,14 15 16 17 18 19 20 21,'clang-$(v) llvm-spirv-$(v)') 'clang llvm-spirv'); do set -- $$pair; \
+	[ "$$2" ] && command -v $$1 >/dev/null && command -v $$2 >/dev/null && echo $$pair && break; done)
+HAVE_spirv := $(if $(SPIRV_TOOLS),found)
+NAMED_spirv := clang with the llvm-spirv of its version (clang-14 and llvm-spirv-14$(comma) or CLANG_SPIRV=/path LLVM_SPIRV=/path)
+PARTS := verbs ofi pmix cuda ze spirv hwloc
 # Not a part: how what is shipped is optimised (mk/library.mk). Builds that are not optimised, and those of sanitizers, are for tests. Of what it
 # lacks a compiler says the name alone. gcc 10 is the first that knows all options used.
 HAVE_lto := $(and $(if $(MODE_FLAGS)$(filter -O0 -Og,$(O)),,yes),$(filter /%,$(shell $(CC) -print-prog-name=lto1)),\
@@ -44,14 +50,16 @@ WITH_OFI ?= auto
 WITH_PMIX ?= auto
 WITH_CUDA ?= auto
 WITH_ZE ?= auto
+WITH_SPIRV ?= auto
 WITH_HWLOC ?= auto
 WITH_verbs := $(WITH_VERBS)
 WITH_ofi := $(WITH_OFI)
 WITH_pmix := $(WITH_PMIX)
 WITH_cuda := $(WITH_CUDA)
 WITH_ze := $(WITH_ZE)
+WITH_spirv := $(WITH_SPIRV)
 WITH_hwloc := $(WITH_HWLOC)
-OPTIONS += WITH_VERBS WITH_OFI WITH_PMIX WITH_CUDA WITH_ZE WITH_HWLOC WITH_LTO NVCC
+OPTIONS += WITH_VERBS WITH_OFI WITH_PMIX WITH_CUDA WITH_ZE WITH_SPIRV WITH_HWLOC WITH_LTO NVCC CLANG_SPIRV LLVM_SPIRV
 $(foreach part,$(PARTS),$(if $(filter auto yes no,$(WITH_$(part))),,\
 	$(error weft: WITH_$(shell echo $(part) | tr a-z A-Z)=$(WITH_$(part)): auto$(comma) yes or no is expected)))
 $(if $(filter auto yes no,$(WITH_LTO)),,$(error weft: WITH_LTO=$(WITH_LTO): auto$(comma) yes or no is expected))
@@ -84,7 +92,7 @@ $(BUILD)/config: FORCE
 $(BUILD)/parts: $(BUILD)/config FORCE
 	$(call kept,$(HAVE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
 part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(call part_state,pmix)$(comma) \
-	$(call part_state,cuda)$(comma) $(call part_state,ze)$(comma) $(call part_state,hwloc)
+	$(call part_state,cuda)$(comma) $(call part_state,ze)$(comma) $(call part_state,spirv)$(comma) $(call part_state,hwloc)
 
 # Before what only tools, or only tests, need.
 .PHONY: FORCE need-expat need-jansson need-cmocka

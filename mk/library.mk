@@ -17,7 +17,7 @@ endif
 # These were a third of the time of a build. Full debug information of so many small functions in each other
 # takes as long as compiling them. They have lines.
 LINES_ONLY := $(if $(filter -g,$(O)),-g1)
-$(foreach name,reduce_portable reduce_avx2 reduce_avx512 cuda_kernels,$(eval EXTRA_$(name) += $(LINES_ONLY)))
+$(foreach name,reduce_portable reduce_avx2 reduce_avx512 cuda_kernels ze_kernels,$(eval EXTRA_$(name) += $(LINES_ONLY)))
 
 # A part's files, and the one that stands there without it and says so.
 FILES_verbs := $(wildcard transport/verbs/*.c)
@@ -31,10 +31,12 @@ FILES_cuda := devmem/cuda/kernel_image.c
 ABSENT_cuda := devmem/cuda/kernel_image_absent.c
 FILES_ze := $(wildcard devmem/ze/*.c)
 ABSENT_ze := devmem/ze/absent.c
+FILES_spirv := devmem/ze/module_image.c
+ABSENT_spirv := devmem/ze/module_image_absent.c
 FILES_hwloc := $(wildcard topo/discover/hwloc*.c)
 ABSENT_hwloc := topo/discover/hwloc_absent.c
 LEFT_OUT_SOURCES := $(foreach part,$(PARTS),$(if $(call have,$(part)),$(ABSENT_$(part)),$(filter-out $(ABSENT_$(part)),$(FILES_$(part)))))
-include devmem/cuda/kernels.mk
+include devmem/cuda/kernels.mk devmem/ze/kernels.mk
 
 # What lies in folders below algos/, topo/ and base/ is the library's or, in these, only tools and tests call it: libweft-tools.a.
 TOOLS_ONLY := algos/proof topo/machines topo/discover topo/report base/tool
@@ -61,7 +63,7 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 # link-time optimisation reads. Kernels are plain alone, whatever CFLAGS say: each is compiled for an instruction set, and called by a pointer. So
 # is what holds assembler. Without a seed of its own an object would have other names in it every time.
 WHOLE := $(and $(filter auto yes,$(WITH_LTO)),$(HAVE_lto))
-PLAIN_ALWAYS := $(call objects,$(addprefix devmem/,reduce_portable.c reduce_avx2.c reduce_avx512.c cuda/kernel_image.c))
+PLAIN_ALWAYS := $(call objects,$(addprefix devmem/,reduce_portable.c reduce_avx2.c reduce_avx512.c cuda/kernel_image.c ze/module_image.c))
 $(foreach object,$(PLAIN_ALWAYS),$(eval EXTRA_$(basename $(notdir $(object))) += -fno-lto))
 SPLIT_OBJECTS := $(if $(WHOLE),$(filter-out $(PLAIN_ALWAYS),$(LIB_OBJECTS)))
 WHOLE_OBJECTS := $(patsubst $(BUILD)/%,$(BUILD)/whole/%,$(SPLIT_OBJECTS)) $(filter-out $(SPLIT_OBJECTS),$(LIB_OBJECTS))

@@ -44,6 +44,10 @@ static ze_result_t append(const struct weft_ze_driver *driver, ze_command_list_h
                           const struct weft_ze_command *command)
 {
     ze_event_handle_t wait = command->wait;
+    const ze_group_count_t groups = {command->blocks, 1, 1};
+    if (command->kernel)
+        return driver->zeCommandListAppendLaunchKernel(list, command->kernel, &groups, command->signal,
+                                                       wait != NULL, wait ? &wait : NULL);
     if (command->destination)
         return driver->zeCommandListAppendMemoryCopy(list, command->destination, command->source,
                                                      command->size, command->signal, wait != NULL,

@@ -43,6 +43,8 @@ typedef ze_result_t weft_ze_ipc_put_function(ze_context_handle_t context, ze_ipc
     X(zeDeviceGet, __typeof__(zeDeviceGet), 1)                                                               \
     X(zeDeviceGetProperties, __typeof__(zeDeviceGetProperties), 1)                                           \
     X(zeDeviceGetMemoryProperties, __typeof__(zeDeviceGetMemoryProperties), 1)                               \
+    X(zeDeviceGetComputeProperties, __typeof__(zeDeviceGetComputeProperties), 1)                             \
+    X(zeDeviceGetModuleProperties, __typeof__(zeDeviceGetModuleProperties), 1)                               \
     X(zeDeviceGetExternalMemoryProperties, __typeof__(zeDeviceGetExternalMemoryProperties), 1)               \
     X(zeDeviceCanAccessPeer, __typeof__(zeDeviceCanAccessPeer), 1)                                           \
     X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)                               \
@@ -69,6 +71,15 @@ typedef ze_result_t weft_ze_ipc_put_function(ze_context_handle_t context, ze_ipc
     X(zeCommandListDestroy, __typeof__(zeCommandListDestroy), 1)                                             \
     X(zeCommandListAppendBarrier, __typeof__(zeCommandListAppendBarrier), 1)                                 \
     X(zeCommandListAppendMemoryCopy, __typeof__(zeCommandListAppendMemoryCopy), 1)                           \
+    X(zeModuleCreate, __typeof__(zeModuleCreate), 1)                                                         \
+    X(zeModuleDestroy, __typeof__(zeModuleDestroy), 1)                                                       \
+    X(zeModuleBuildLogGetString, __typeof__(zeModuleBuildLogGetString), 1)                                   \
+    X(zeModuleBuildLogDestroy, __typeof__(zeModuleBuildLogDestroy), 1)                                       \
+    X(zeKernelCreate, __typeof__(zeKernelCreate), 1)                                                         \
+    X(zeKernelDestroy, __typeof__(zeKernelDestroy), 1)                                                       \
+    X(zeKernelSetGroupSize, __typeof__(zeKernelSetGroupSize), 1)                                             \
+    X(zeKernelSetArgumentValue, __typeof__(zeKernelSetArgumentValue), 1)                                     \
+    X(zeCommandListAppendLaunchKernel, __typeof__(zeCommandListAppendLaunchKernel), 1)                       \
     X(zeEventPoolCreate, __typeof__(zeEventPoolCreate), 1)                                                   \
     X(zeEventPoolDestroy, __typeof__(zeEventPoolDestroy), 1)                                                 \
     X(zeEventCreate, __typeof__(zeEventCreate), 1)                                                           \

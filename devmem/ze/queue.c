@@ -73,6 +73,8 @@ static void end(struct weft_device_queue *queue)
 {
     weft_ze_channel_close(queue->device, &queue->channel);
     weft_ze_event_put(queue->end);
+    if (queue->borrowed)
+        weft_ze_release(queue->device, queue->borrowed);
     free(queue);
 }
 

@@ -41,8 +41,12 @@ static void place_close(struct weft_device *device, struct weft_ze_place *place)
 
 static void ze_close(struct weft_device *device)
 {
-    if (device->pid == getpid()) {
+    int is_here = device->pid == getpid();
+    if (is_here)
         weft_ze_queues_sweep(device);
+    for (int i = 0; i < device->count; i++) /* kernels of queues that were left may be in flight */
+        weft_ze_launcher_close(device, i, is_here && !device->left);
+    if (is_here) {
         for (int i = 0; i < device->place_count; i++)
             place_close(device, &device->places[i]);
     }
@@ -114,7 +118,8 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
     ze_result_t result = device->driver.zeDeviceGetProperties(known->device, &properties);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
-    info.flags = known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0;
+    info.flags = (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
+                 (weft_ze_has_kernels() ? WEFT_DEVICE_REDUCES : 0);
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
     memcpy(info.uuid, properties.uuid.id, sizeof info.uuid);
@@ -146,6 +151,7 @@ const struct weft_device_ops weft_ze_ops = {
     .queue_open = weft_ze_queue_open,
     .queue_close = weft_ze_queue_close,
     .copy = weft_ze_copy,
+    .reduce = weft_ze_reduce,
     .mark = weft_ze_mark,
     .test = weft_ze_test,
     .await = weft_ze_await,

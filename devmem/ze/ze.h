@@ -66,6 +66,7 @@ struct weft_ze_ordinal {
     ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
     uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
     int exports, imports;                     /* memory, as a dma-buf */
+    struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
 };
 
@@ -123,6 +124,7 @@ struct weft_device_queue {
     int ordinal, place;
     struct weft_ze_channel channel;
     int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
+    void *borrowed;    /* memory for what kernels do not reach, launch.c; NULL: none was needed */
     struct weft_device_event *waited; /* behind its last wait; NULL: none */
     struct weft_device_event *end;    /* for closing */
     struct weft_device_queue *next;   /* left */
@@ -199,8 +201,10 @@ void weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *pl
 
 /* --- channel.c */
 
-/* One command: a copy, or with destination NULL a barrier. */
+/* One command: a launch of a kernel whose arguments are set; a copy; or, with neither kernel nor destination, a barrier. */
 struct weft_ze_command {
+    ze_kernel_handle_t kernel;
+    uint32_t blocks;
     void *destination;
     const void *source;
     size_t size;
@@ -214,6 +218,14 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct
 void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
 /* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
+
+/* --- load.c, launch.c */
+
+int weft_ze_reduce(struct weft_device_queue *queue, const struct weft_device_reduction *reduction);
+/* Gives back the ordinal's kernels, none of which is in flight. is_there 0: only what is not the driver's. */
+void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_there);
+/* Whether the library was built with kernels. */
+int weft_ze_has_kernels(void);
 
 /* --- queue.c */
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "devmem/ze/ze.h"
 #include "tests/support/device_suite.h"
 #include "tests/support/ze_scene.h"
 
@@ -52,10 +53,10 @@ static void check_empty(const struct weft_device_kind *kind)
 }
 
 #define ZE                                                                                                   \
-    .kind = "ze", .owns = 1, .faults = 1, .managed = 1, .reuses = 1, .keeps = 1, .no_reductions = 1,         \
+    .kind = "ze", .owns = 1, .faults = 1, .managed = 1, .reuses = 1, .keeps = 1, .scales_sums = 1,           \
     .check_empty = check_empty
 
-static const struct device_row rows[] = {
+static struct device_row rows[] = {
     {.label = "ze", ZE, .shares = 1, .dmabufs = 1, .absent = load},
     {.label = "ze, command queues", ZE, .shares = 1, .dmabufs = 1, .absent = load_queues},
     {.label = "ze, no dma-bufs", ZE, .absent = load_alone},
@@ -64,10 +65,13 @@ static const struct device_row rows[] = {
 int main(void)
 {
     setenv("WEFT_LOG", "error", 0);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        rows[r].no_reductions = !weft_ze_has_kernels();
     int failed = device_suite_run(rows, sizeof rows / sizeof *rows);
-    if (fake && (fake->contexts || fake->pools || fake->events)) {
-        fprintf(stderr, "left: %d contexts, %d pools, %d events\n", fake->contexts, fake->pools,
-                fake->events);
+    if (fake &&
+        (fake->contexts || fake->pools || fake->events || fake->modules || fake->kernels || fake->logs)) {
+        fprintf(stderr, "left: %d contexts, %d pools, %d events, %d modules, %d kernels, %d build logs\n",
+                fake->contexts, fake->pools, fake->events, fake->modules, fake->kernels, fake->logs);
         failed++;
     }
     return failed;

@@ -64,6 +64,10 @@ ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properti
     const struct ze_fake_device *known = &ze_fake.devices[i];
     properties->type = known->type ? (ze_device_type_t)known->type : ZE_DEVICE_TYPE_GPU;
     properties->vendorId = known->vendor ? known->vendor : 0x8086;
+    properties->numSlices = 1; /* so that two groups of 256 run at a time */
+    properties->numSubslicesPerSlice = 2;
+    properties->numEUsPerSubslice = 4;
+    properties->numThreadsPerEU = properties->physicalEUSimdWidth = 8;
     memset(properties->uuid.id, 0x5a, sizeof properties->uuid.id);
     uint32_t tile = (uint32_t)((char *)(void *)device - handles[i]);
     properties->uuid.id[14] = (uint8_t)(tile ? tile : known->tile);
@@ -72,6 +76,47 @@ ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properti
         snprintf(properties->name, sizeof properties->name, "%s", known->name);
     else
         snprintf(properties->name, sizeof properties->name, "Fake GPU %d", i);
+    return ZE_RESULT_SUCCESS;
+}
+
+uint32_t fake_group_size(void)
+{
+    return ze_fake.group_size ? ze_fake.group_size : 1024;
+}
+
+ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties)
+{
+    static const char call[] = "zeDeviceGetComputeProperties";
+    if (fake_device_index(device, call) < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    properties->maxTotalGroupSize = properties->maxGroupSizeX = fake_group_size();
+    properties->maxGroupSizeY = properties->maxGroupSizeZ = fake_group_size();
+    properties->maxGroupCountX = properties->maxGroupCountY = properties->maxGroupCountZ = UINT32_MAX;
+    return ZE_RESULT_SUCCESS;
+}
+
+/* As Intel's driver has it: nothing is said of 32-bit division. */
+ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties)
+{
+    static const char call[] = "zeDeviceGetModuleProperties";
+    const ze_device_fp_flags_t floats = ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_ROUND_TO_ZERO |
+                                        ZE_DEVICE_FP_FLAG_ROUND_TO_INF | ZE_DEVICE_FP_FLAG_INF_NAN |
+                                        ZE_DEVICE_FP_FLAG_FMA |
+                                        (ze_fake.no_denormals ? 0 : ZE_DEVICE_FP_FLAG_DENORM);
+    if (fake_device_index(device, call) < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    properties->spirvVersionSupported = ze_fake.no_spirv ? 0 : ZE_MAKE_VERSION(1, 2);
+    properties->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS |
+                        (ze_fake.no_float64 ? 0 : ZE_DEVICE_MODULE_FLAG_FP64);
+    properties->fp16flags = properties->fp32flags = floats;
+    properties->fp64flags = ze_fake.no_float64 ? 0 : floats;
+    if (!ze_fake.no_float64 && !ze_fake.no_division)
+        properties->fp64flags |= ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
+    properties->maxArgumentsSize = 1024;
     return ZE_RESULT_SUCCESS;
 }
 

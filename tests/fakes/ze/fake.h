@@ -50,6 +50,9 @@ ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
 ze_result_t fake_device_external(ze_device_handle_t device,
                                  ze_device_external_memory_properties_t *properties);
 ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t *value);
+ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties);
+ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties);
+uint32_t fake_group_size(void);
 /* The number of the device, or of the one whose tile it is; -1, a violation, where it is none. */
 int fake_device_index(ze_device_handle_t device, const char *call);
 
@@ -117,6 +120,20 @@ ze_result_t fake_event_host_reset(ze_event_handle_t event);
 ze_result_t fake_event_host_synchronize(ze_event_handle_t event, uint64_t timeout_ns);
 ze_result_t fake_event_query(ze_event_handle_t event);
 
+/* --- module.c */
+
+ze_result_t fake_module_create(ze_context_handle_t context, ze_device_handle_t device,
+                               const ze_module_desc_t *desc, ze_module_handle_t *module,
+                               ze_module_build_log_handle_t *log);
+ze_result_t fake_module_destroy(ze_module_handle_t module);
+ze_result_t fake_log_string(ze_module_build_log_handle_t log, size_t *size, char *text);
+ze_result_t fake_log_destroy(ze_module_build_log_handle_t log);
+ze_result_t fake_kernel_create(ze_module_handle_t module, const ze_kernel_desc_t *desc,
+                               ze_kernel_handle_t *kernel);
+ze_result_t fake_kernel_destroy(ze_kernel_handle_t kernel);
+ze_result_t fake_kernel_group(ze_kernel_handle_t kernel, uint32_t x, uint32_t y, uint32_t z);
+ze_result_t fake_kernel_argument(ze_kernel_handle_t kernel, uint32_t index, size_t size, const void *value);
+
 /* --- list.c */
 
 ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t device,
@@ -133,6 +150,9 @@ ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
 ze_result_t fake_list_destroy(ze_command_list_handle_t list);
 ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t signal, uint32_t wait_count,
                                 ze_event_handle_t *waits);
+ze_result_t fake_append_launch(ze_command_list_handle_t list, ze_kernel_handle_t kernel,
+                               const ze_group_count_t *groups, ze_event_handle_t signal, uint32_t wait_count,
+                               ze_event_handle_t *waits);
 ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, const void *source,
                              size_t size, ze_event_handle_t signal, uint32_t wait_count,
                              ze_event_handle_t *waits);

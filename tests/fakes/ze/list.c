@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fakes/ze/fake.h"
+#include "tests/fakes/ze/fake_kernel.h"
 
 #define WAITS 8
 
@@ -15,6 +15,7 @@ struct command {
     void *destination; /* as the driver reaches them */
     const void *source;
     size_t size;
+    struct fake_launch launch; /* with a kernel: a launch of it */
     struct fake_event *signal, *waits[WAITS];
     uint32_t wait_count;
     struct fake_list *from; /* the list that a queue got it from; NULL: none */
@@ -27,6 +28,7 @@ struct fake_list {
     enum kind kind;
     struct fake_context *context;
     int device, is_ending, is_closed, in_flight;
+    uint32_t group; /* of command queues */
     struct command *first, **end;
     pthread_t thread; /* not of a recorded one */
 };
@@ -40,16 +42,37 @@ static void await(const struct command *command)
     }
 }
 
+/* One more command in flight uses what this one does, or one less. With fake_lock. */
+static void use(const struct command *command, int commands)
+{
+    if (command->launch.kernel)
+        command->launch.kernel->in_flight += commands;
+    for (int i = 0; i < FAKE_POINTERS && command->launch.kernel; i++)
+        fake_use((const void *)(uintptr_t)command->launch.arguments[i], commands);
+    fake_use(command->to, commands);
+    fake_use(command->from_memory, commands);
+}
+
+/* Beside what other lists do: the memory stays, as the command is in flight. */
+static void run_kernel(const struct command *command)
+{
+    int backwards = ze_fake.launches++ % 2;
+    pthread_mutex_unlock(&fake_lock);
+    fake_function_run(&command->launch, backwards);
+    pthread_mutex_lock(&fake_lock);
+}
+
 /* With fake_lock. */
 static void run(struct fake_list *list, struct command *command)
 {
     await(command);
     while (ze_fake.is_lost)
         pthread_cond_wait(&fake_moved, &fake_lock);
-    if (!command->is_barrier)
+    if (command->launch.kernel)
+        run_kernel(command);
+    else if (!command->is_barrier)
         memmove(command->destination, command->source, command->size);
-    fake_use(command->to, -1);
-    fake_use(command->from_memory, -1);
+    use(command, -1);
     for (uint32_t w = 0; w < command->wait_count; w++)
         command->waits[w]->waits--;
     if (command->signal) {
@@ -113,6 +136,7 @@ static ze_result_t create(enum kind kind, ze_context_handle_t context, ze_device
     made->kind = kind;
     made->context = of;
     made->device = on;
+    made->group = ordinal;
     made->end = &made->first;
     if (kind != RECORDED && pthread_create(&made->thread, NULL, work, made) != 0) {
         free(made);
@@ -206,14 +230,29 @@ static int check_event(const struct fake_event *signal, const char *call)
                        "the event has not been reset since it was signalled last");
 }
 
+/* A kernel's memory: what its arguments point to, which the driver has to find. With fake_lock. */
+static int reach(const struct fake_list *to, struct fake_launch *launch)
+{
+    int is_good = 1;
+    for (int i = 0; i < FAKE_POINTERS && launch->kernel; i++) {
+        const void *memory = (const void *)(uintptr_t)launch->arguments[i];
+        is_good &= !memory ||
+                   fake_expect(fake_kernel_reach(memory, to->device, &launch->reached[i], &launch->spans[i]),
+                               "zeCommandListAppendLaunchKernel", "Core Programming Guide, Memory, Residency",
+                               "an argument points to memory that the device does not reach");
+    }
+    return is_good;
+}
+
 /* Takes the command over. With fake_lock. */
 static ze_result_t enqueue(struct fake_list *to, struct command *command, const char *call)
 {
     command->destination = fake_reach(command->to, command->size, to->context->driver);
     command->source = fake_reach(command->from_memory, command->size, to->context->driver);
-    int is_good = check_event(command->signal, call) &&
-                  fake_expect(command->is_barrier || (command->destination && command->source), call,
-                              "zeCommandListAppendMemoryCopy", "memory that is not of this driver");
+    int is_good = check_event(command->signal, call) && reach(to, &command->launch) &&
+                  fake_expect(command->is_barrier || command->launch.kernel ||
+                                  (command->destination && command->source),
+                              call, "zeCommandListAppendMemoryCopy", "memory that is not of this driver");
     if (!is_good) {
         free(command);
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -222,8 +261,7 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
         command->waits[w]->waits++;
     if (command->signal)
         command->signal->signals++;
-    fake_use(command->to, 1);
-    fake_use(command->from_memory, 1);
+    use(command, 1);
     command->next = NULL;
     *to->end = command;
     to->end = &command->next;
@@ -329,6 +367,21 @@ ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t
 {
     const struct command barrier = {.is_barrier = 1};
     return append(list, &barrier, signal, wait_count, waits, "zeCommandListAppendBarrier");
+}
+
+ze_result_t fake_append_launch(ze_command_list_handle_t list, ze_kernel_handle_t kernel,
+                               const ze_group_count_t *groups, ze_event_handle_t signal, uint32_t wait_count,
+                               ze_event_handle_t *waits)
+{
+    static const char call[] = "zeCommandListAppendLaunchKernel";
+    const struct fake_list *to = (const void *)list;
+    struct command launch = {.is_barrier = 0};
+    if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!fake_expect(to->group == 1, call, call, "the list's group does not compute") ||
+        !fake_kernel_launch(kernel, to->context, to->device, groups, &launch.launch))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    return append(list, &launch, signal, wait_count, waits, call);
 }
 
 ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, const void *source,

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/fakes/ze/fake_kernel.h"
 #include "tests/fakes/ze/fake_memory.h"
 
 #define ARENA       ((size_t)1 << 30)
@@ -364,6 +365,20 @@ void *fake_reach(const void *memory, size_t size, int driver)
     if (one->context->driver != driver || (size_t)((const char *)memory - one->base) + size > one->size)
         return NULL;
     return fake_reached(one) + ((const char *)memory - one->base);
+}
+
+int fake_kernel_reach(const void *memory, int device, char **reached, struct fake_span *span)
+{
+    const struct allocation *one = fake_find(memory);
+    int owner =
+        one && one->device ? fake_device_index(one->device, "zeCommandListAppendLaunchKernel") : device;
+    if (!one || one->context->driver != (int)ze_fake.devices[device].driver ||
+        (one->type == ZE_MEMORY_TYPE_DEVICE && owner != device && ze_fake.no_peers))
+        return 0;
+    span->begin = fake_reached(one);
+    span->end = span->begin + one->size;
+    *reached = span->begin + ((const char *)memory - one->base);
+    return 1;
 }
 
 void fake_use(const void *memory, int commands)

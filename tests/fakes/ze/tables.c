@@ -43,6 +43,8 @@ API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_ddi
     table->pfnGetSubDevices = fake_device_subdevices;
     table->pfnGetProperties = fake_device_properties;
     table->pfnGetMemoryProperties = fake_device_memories;
+    table->pfnGetComputeProperties = fake_device_compute;
+    table->pfnGetModuleProperties = fake_device_modules;
     table->pfnGetExternalMemoryProperties = fake_device_external;
     table->pfnCanAccessPeer = fake_device_peer;
     table->pfnPciGetPropertiesExt = fake_device_pci;
@@ -122,6 +124,40 @@ API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_comma
     table->pfnDestroy = fake_list_destroy;
     table->pfnAppendBarrier = fake_append_barrier;
     table->pfnAppendMemoryCopy = fake_append_copy;
+    table->pfnAppendLaunchKernel = fake_append_launch;
+    return result;
+}
+
+API ze_result_t zeGetModuleProcAddrTable(ze_api_version_t version, ze_module_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_module_create;
+    table->pfnDestroy = fake_module_destroy;
+    return result;
+}
+
+API ze_result_t zeGetModuleBuildLogProcAddrTable(ze_api_version_t version,
+                                                 ze_module_build_log_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnGetString = fake_log_string;
+    table->pfnDestroy = fake_log_destroy;
+    return result;
+}
+
+API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_dditable_t *table)
+{
+    ze_result_t result = take(version, table);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    table->pfnCreate = fake_kernel_create;
+    table->pfnDestroy = fake_kernel_destroy;
+    table->pfnSetGroupSize = fake_kernel_group;
+    table->pfnSetArgumentValue = fake_kernel_argument;
     return result;
 }
 
@@ -176,9 +212,6 @@ EMPTY_OF(zeGetImageProcAddrTable, ze_image_dditable_t)
 EMPTY_OF(zeGetImageExpProcAddrTable, ze_image_exp_dditable_t)
 EMPTY_OF(zeGetFenceProcAddrTable, ze_fence_dditable_t)
 EMPTY_OF(zeGetEventExpProcAddrTable, ze_event_exp_dditable_t)
-EMPTY_OF(zeGetModuleProcAddrTable, ze_module_dditable_t)
-EMPTY_OF(zeGetModuleBuildLogProcAddrTable, ze_module_build_log_dditable_t)
-EMPTY_OF(zeGetKernelProcAddrTable, ze_kernel_dditable_t)
 EMPTY_OF(zeGetKernelExpProcAddrTable, ze_kernel_exp_dditable_t)
 EMPTY_OF(zeGetSamplerProcAddrTable, ze_sampler_dditable_t)
 EMPTY_OF(zeGetPhysicalMemProcAddrTable, ze_physical_mem_dditable_t)

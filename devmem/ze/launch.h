@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device's modules and kernels. Private to devmem/ze/: load.c has them loaded, launch.c has them run. */
+#ifndef WEFT_DEVMEM_ZE_LAUNCH_H
+#define WEFT_DEVMEM_ZE_LAUNCH_H
+
+#include "devmem/ze/modules.h"
+#include "devmem/ze/ze.h"
+
+struct weft_ze_module {
+    ze_module_handle_t handle;
+    int state;               /* enum weft_ze_module_state */
+    char text[WEFT_ZE_TEXT]; /* why it is not there */
+};
+
+enum weft_ze_module_state { WEFT_ZE_MODULE_UNTRIED = 0, WEFT_ZE_MODULE_LOADED, WEFT_ZE_MODULE_REFUSED };
+
+/* Of one ordinal, from its first reduction on. */
+struct weft_ze_launcher {
+    pthread_mutex_t
+        lock;     /* of all of it, and of each kernel from its first argument until it has been appended */
+    int is_known; /* what follows; it never changes then */
+    ze_device_module_properties_t properties;
+    uint32_t group_size; /* that the device has at most */
+    uint64_t blocks;     /* that it runs at a time */
+    struct weft_ze_module modules[WEFT_ZE_GROUP_COUNT];
+    ze_kernel_handle_t kernels[WEFT_KERNEL_FAMILY_COUNT];
+};
+
+/* The launcher of the queue's device, locked, with a family's kernel loaded for an operation. NULL with a text and the status of why not:
+ * WEFT_UNSUPPORTED where the device does not have it. What the program has not asked for is said once in the log. */
+struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int family, weft_op op,
+                                               int *status);
+
+#endif
