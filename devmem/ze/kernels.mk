@@ -18,6 +18,6 @@ $(SPIRV_FOLDER)/%.spv: $(SPIRV_FOLDER)/%.bc
 
 $(BUILD)/devmem/ze/module_image.o $(BUILD)/whole/devmem/ze/module_image.o: $(SPIRV_MODULES)
 EXTRA_module_image := -DWEFT_ZE_MODULES='"$(SPIRV_FOLDER)"'
-EXTRA_test_ze_modules := -DSPIRV_FOLDER='"$(SPIRV_FOLDER)"'
+EXTRA_test_ze_modules := -DSPIRV_FOLDER='"$(SPIRV_FOLDER)"' -DSPIRV_CLANG='"$(firstword $(SPIRV_TOOLS))"' -DSPIRV_LLVM='"$(lastword $(SPIRV_TOOLS))"'
 
 -include $(SPIRV_GROUPS:%=$(SPIRV_FOLDER)/%.d)

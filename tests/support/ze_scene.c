@@ -5,11 +5,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "devmem/registry.h"
 #include "tests/support/built.h"
 
-char ze_said[512];
+char ze_said[512], ze_logged[8192];
 
 static void *library;
 
@@ -43,15 +44,30 @@ static int fail_with(int status, const char *format, ...)
     return status;
 }
 
-static void log_nothing(int level, const char *format, ...)
+static void log_line(int level, const char *format, ...)
 {
-    (void)level, (void)format;
+    size_t used = strlen(ze_logged);
+    va_list arguments;
+    va_start(arguments, format);
+    if (level <= WEFT_DEVICE_LOG_INFO) {
+        vsnprintf(ze_logged + used, sizeof ze_logged - used - 1, format, arguments);
+        strcat(ze_logged, "\n");
+    }
+    va_end(arguments);
+}
+
+int ze_logged_count(const char *text)
+{
+    int count = 0;
+    for (const char *at = ze_logged; (at = strstr(at, text)); at++)
+        count++;
+    return count;
 }
 
 struct weft_device *ze_scene_open(void)
 {
     struct weft_device_params params = {
-        .size = sizeof params, .fail = fail_with, .log = log_nothing, .options = ""};
+        .size = sizeof params, .fail = fail_with, .log = log_line, .options = ""};
     struct weft_device *device = NULL;
     return weft_device_find("ze")->open(&params, &device) == WEFT_OK ? device : NULL;
 }

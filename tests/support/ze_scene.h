@@ -20,6 +20,9 @@
 
 /* The last text that the kind has failed with. */
 extern char ze_said[512];
+/* What it has logged down to "info", line by line, and how often a text is there. */
+extern char ze_logged[8192];
+int ze_logged_count(const char *text);
 
 /* Has the loader find the fake driver, and look for mistakes by its own layers as well: before the loader is loaded. What the driver
  * has, to be set before it is initialised; NULL with a text on stderr. */

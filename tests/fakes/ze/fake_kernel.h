@@ -14,6 +14,7 @@
 struct fake_entry {
     char name[64];
     uint32_t id, local_size; /* 0: any */
+    int keeps_operations;    /* products and sums are not contracted */
     uint32_t argument_count;
     uint8_t argument_bytes[FAKE_ARGUMENTS];
 };

@@ -16,8 +16,10 @@ enum {
     OP_TYPE_POINTER = 32,
     OP_FUNCTION = 54,
     OP_FUNCTION_PARAMETER = 55,
+    OP_FUNCTION_END = 56,
     KERNEL = 6,
     LOCAL_SIZE = 17,
+    CONTRACTION_OFF = 31,
     FLOAT16 = 9,
     FLOAT64 = 10,
 };
@@ -58,6 +60,9 @@ static int read_one(struct fake_spirv *read, const uint32_t *words, uint32_t len
     if (op == OP_EXECUTION_MODE && length == 6 && words[2] == LOCAL_SIZE &&
         (entry = entry_of(read, words[1])))
         entry->local_size = words[3];
+    if (op == OP_EXECUTION_MODE && length == 3 && words[2] == CONTRACTION_OFF &&
+        (entry = entry_of(read, words[1])))
+        entry->keeps_operations = 1;
     if (op == OP_TYPE_INT && length == 4 && words[1] < IDS_MAX)
         bytes[words[1]] = (uint8_t)(words[2] / 8);
     if (op == OP_TYPE_POINTER && length == 4 && words[1] < IDS_MAX)
@@ -89,5 +94,5 @@ int fake_spirv_read(const void *module, size_t size, struct fake_spirv *read)
         at += length;
     }
     free(bytes);
-    return is_good && read->entry_count > 0;
+    return is_good && read->entry_count > 0 && (words[count - 1] & 0xffff) == OP_FUNCTION_END;
 }
