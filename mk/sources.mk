@@ -7,7 +7,7 @@
 #   with FILE.c ...       linked too; FOLDER/ is all sources in it
 #   wrap SYMBOL ...       the linker's --wrap; @FILE: options from a file
 #   libs NAME ...         libraries (jansson, ibverbs, as mk/depends.mk calls them)
-#   needs PART ...        not built where a part is left out: verbs, ofi, pmix, cuda, ze, hwloc
+#   needs PART ...        not built where a part is left out: verbs, ofi, pmix, cuda, ze, spirv, hwloc
 #   beside NAME ...       built before, since it is loaded at run time: device-sim, drivers, plugins, provider
 #   also TARGET           belongs to another target's programs too: rdma
 #   alone                 linked with the C library alone

@@ -25,9 +25,10 @@ links() {
     fi
 }
 if [[ ${WEFT_LONG-} ]]; then
-    for part in VERBS OFI PMIX CUDA ZE HWLOC; do links "without $part" "WITH_$part=no"; done
+    for part in VERBS OFI PMIX CUDA ZE SPIRV HWLOC; do links "without $part" "WITH_$part=no"; done
 fi
 links "without all" WITH_VERBS=no WITH_OFI=no WITH_PMIX=no WITH_CUDA=no WITH_ZE=no WITH_HWLOC=no
+links "without kernels for Level Zero" WITH_SPIRV=no
 
 mkdir "$work/bin"
 printf '#!/bin/sh\ncase "$*" in *libfabric*) exit 1 ;; esac\nexec %s "$@"\n' "$(command -v pkg-config)" >"$work/bin/pkg-config"
@@ -37,7 +38,13 @@ status=$?
 if [[ $status != 0 ]] && grep -q '^weft: ofi is missing: ' "$work/err"; then ok "a part that is asked for and not there"; else
     bad "a part that is asked for and not there (status $status)"
 fi
-# How what is shipped is optimised, likewise.
+# Kernels for Level Zero need two programs, and the kind itself needs neither.
+if run_make WITH_SPIRV=yes CLANG_SPIRV=clang-0 LLVM_SPIRV=llvm-spirv-0 "$work/build/config" >"$work/out" 2>"$work/err" ||
+    ! grep -q '^weft: spirv is missing: ' "$work/err"; then
+    bad "kernels for Level Zero without their compilers"
+else
+    ok "kernels for Level Zero without their compilers"
+fi
 flags() { run_make -n "$@" "$work/build/weft-whole.o" >"$work/out" 2>"$work/err" && grep -c -- '-flinker-output=nolto-rel' "$work/out"; }
 if [[ $(flags WITH_LTO=no) == 0 ]]; then ok "link-time optimisation that is left out"; else bad "link-time optimisation that is left out"; fi
 if run_make WITH_LTO=yes "$work/build/config" >"$work/out" 2>"$work/err"; then

@@ -76,17 +76,17 @@ static const char *find_pocl(void)
 }
 
 /* The text alone, which includes the rest. */
-static void build(int group, cl_program *program)
+static void build(int group, cl_program *made)
 {
     static const char text[] = "#include \"devmem/ze/reduce.cl\"\n";
     const char *source = text;
     char options[128], log[4096] = "";
     cl_int error;
     snprintf(options, sizeof options, "-cl-std=CL1.2 -I. -DWEFT_GROUP=%s", weft_ze_group_name(group));
-    *program = cl.clCreateProgramWithSource(context, 1, &source, NULL, &error);
+    *made = cl.clCreateProgramWithSource(context, 1, &source, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
-    if (cl.clBuildProgram(*program, 1, &device, options, NULL, NULL) != CL_SUCCESS) {
-        cl.clGetProgramBuildInfo(*program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+    if (cl.clBuildProgram(*made, 1, &device, options, NULL, NULL) != CL_SUCCESS) {
+        cl.clGetProgramBuildInfo(*made, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
         fail_msg("%s: %s", weft_ze_group_name(group), log);
     }
 }
@@ -137,7 +137,7 @@ static int reduce(const struct weft_device_reduction *reduction)
 static void test_table(void **state)
 {
     (void)state;
-    cl_program programs[WEFT_ZE_GROUP_COUNT];
+    cl_program built[WEFT_ZE_GROUP_COUNT];
     char cache[] = "/tmp/weft-test-pocl-XXXXXX", clean_up[64];
     cl_int error;
     assert_non_null(mkdtemp(cache));
@@ -151,10 +151,10 @@ static void test_table(void **state)
     queue = cl.clCreateCommandQueue(context, device, 0, &error);
     assert_int_equal(error, CL_SUCCESS);
     for (int group = 0; group < WEFT_ZE_GROUP_COUNT; group++)
-        build(group, &programs[group]);
+        build(group, &built[group]);
     for (int family = 0; family < WEFT_KERNEL_copy; family++) {
         kernels[family] =
-            cl.clCreateKernel(programs[weft_ze_group_of(family)], weft_ze_kernel_name(family), &error);
+            cl.clCreateKernel(built[weft_ze_group_of(family)], weft_ze_kernel_name(family), &error);
         assert_int_equal(error, CL_SUCCESS);
     }
     struct reduce_table table = {.memory = aligned_alloc(64, REDUCE_TABLE_BYTES),

@@ -29,11 +29,21 @@ static_busybox() { ! ldd "$(command -v busybox)" && busybox --list | grep -qx in
 library() { /sbin/ldconfig -p | grep -qF "$1"; }
 
 # The package of the clang version that `clang` is or would be: 14 on bookworm.
-runtime_package() {
+clang_version() {
     local version
     version=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
     [[ $version ]] || version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p')
-    echo "libclang-rt-${version:-14}-dev"
+    echo "${version:-14}"
+}
+runtime_package() { echo "libclang-rt-$(clang_version)-dev"; }
+
+# Some clang with the llvm-spirv of its version, as mk/depends.mk looks for them.
+spirv_pair() {
+    local version
+    for version in -14 -15 -16 -17 -18 -19 -20 -21 ''; do
+        command -v "clang$version" && command -v "llvm-spirv$version" && return
+    done
+    return 1
 }
 
 group_build() {
@@ -59,6 +69,12 @@ group_check() {
     want procps command -v pgrep
     want python3 command -v python3
     want mandoc command -v mandoc
+    # Kernels for Level Zero, which a build has where these are. They are large, so a build alone does not ask for them.
+    if [[ ${WITH_ZE-} != no && ${WITH_SPIRV-} != no ]]; then
+        want "clang-$(clang_version)" spirv_pair
+        want "llvm-spirv-$(clang_version)" spirv_pair
+        want spirv-tools command -v spirv-val
+    fi
 }
 
 group_torch() {

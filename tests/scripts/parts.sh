@@ -13,9 +13,9 @@ work=$folder/work
 mkdir -p "$work"
 source tests/support/tally.sh
 
-declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no [cuda]=WITH_CUDA=no [ze]=WITH_ZE=no [hwloc]=WITH_HWLOC=no)
+declare -A left_out=([verbs]=WITH_VERBS=no [ofi]=WITH_OFI=no [pmix]=WITH_PMIX=no [cuda]=WITH_CUDA=no [ze]=WITH_ZE=no [spirv]=WITH_SPIRV=no [hwloc]=WITH_HWLOC=no)
 left_out[all]=${left_out[*]}
-for part in verbs ofi pmix cuda ze hwloc all; do
+for part in verbs ofi pmix cuda ze spirv hwloc all; do
     read -ra options <<<"${left_out[$part]}"
     step "built without ${part/all/any part}" build "${options[@]}" all micro "$folder/tests/system/test_repeat"
     step "four ranks of it run" "$folder/weft-perf" allreduce --ranks 4 -b 8 -e 1M -f 16 -n 3 -w 1 --transport shm
@@ -61,5 +61,6 @@ without pmix
 says "WITH_PMIX=yes without PMIx" libpmix-dev WITH_PMIX=yes lib
 without
 says "WITH_CUDA=yes without nvcc" nvcc WITH_CUDA=yes NVCC=/nonexistent/nvcc lib
+says "WITH_SPIRV=yes without clang" llvm-spirv WITH_SPIRV=yes CLANG_SPIRV=/nonexistent/clang LLVM_SPIRV=/nonexistent/llvm-spirv lib
 rm -rf "$folder"
 sum_up

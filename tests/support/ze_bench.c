@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "devmem/ze/ze.h"
 #include "tests/support/ze_scene.h"
 
 static struct ze_fake *fake;
@@ -56,9 +57,13 @@ static int left_of_sharing(const struct device_seat *seat)
     return check_imports(seat, 1);
 }
 
+/* What comes from the others lies in pinned memory, and the devices reduce all the same. */
 static int left_of_masked(const struct device_seat *seat)
 {
-    return check_imports(seat, 0);
+    int reduces = fake->launches > 0 || !weft_ze_has_kernels();
+    if (!reduces)
+        fprintf(stderr, "no kernel has run\n");
+    return check_imports(seat, 0) || !reduces;
 }
 
 const struct device_bench ze_bench = {.kind = "ze", .begin = begin, .left = count_left};
