@@ -82,7 +82,8 @@ static void build(int group, cl_program *made)
     const char *source = text;
     char options[128], log[4096] = "";
     cl_int error;
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -I. -DWEFT_GROUP=%s", weft_ze_group_name(group));
+    snprintf(options, sizeof options, "-cl-std=CL1.2 %s-I. -DWEFT_GROUP=%s",
+             test_effort() == TEST_LONG ? "" : "-cl-opt-disable ", weft_ze_group_name(group));
     *made = cl.clCreateProgramWithSource(context, 1, &source, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
     if (cl.clBuildProgram(*made, 1, &device, options, NULL, NULL) != CL_SUCCESS) {
