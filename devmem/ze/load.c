@@ -231,6 +231,19 @@ struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, 
     return NULL;
 }
 
+int weft_ze_reduces(struct weft_device *device, int ordinal)
+{
+    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? launcher_of(device, ordinal) : NULL;
+    if (!launcher)
+        return 0;
+    pthread_mutex_lock(&launcher->lock);
+    if (!launcher->is_known)
+        look(device, ordinal, launcher);
+    int reduces = !lacks(launcher, WEFT_ZE_GROUP_int32);
+    pthread_mutex_unlock(&launcher->lock);
+    return reduces;
+}
+
 void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_there)
 {
     struct weft_ze_launcher *launcher = device->ordinals[ordinal].launcher;

@@ -119,7 +119,7 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
     info.flags = (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
-                 (weft_ze_has_kernels() ? WEFT_DEVICE_REDUCES : 0);
+                 (weft_ze_reduces(device, ordinal) ? WEFT_DEVICE_REDUCES : 0);
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
     memcpy(info.uuid, properties.uuid.id, sizeof info.uuid);

@@ -226,6 +226,8 @@ int weft_ze_reduce(struct weft_device_queue *queue, const struct weft_device_red
 void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_there);
 /* Whether the library was built with kernels. */
 int weft_ze_has_kernels(void);
+/* And whether the device runs them; some types may be the host's all the same. */
+int weft_ze_reduces(struct weft_device *device, int ordinal);
 
 /* --- queue.c */
 
