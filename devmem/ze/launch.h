@@ -20,8 +20,9 @@ struct weft_ze_launcher {
         lock;     /* of all of it, and of each kernel from its first argument until it has been appended */
     int is_known; /* what follows; it never changes then */
     ze_device_module_properties_t properties;
-    uint32_t group_size; /* that the device has at most */
-    uint64_t blocks;     /* that it runs at a time */
+    uint32_t group_size;  /* that the device has at most */
+    uint64_t blocks;      /* that it runs at a time */
+    int is_division_said; /* that it is the host's */
     struct weft_ze_module modules[WEFT_ZE_GROUP_COUNT];
     ze_kernel_handle_t kernels[WEFT_KERNEL_FAMILY_COUNT];
 };

@@ -203,6 +203,15 @@ static int divides(const struct weft_ze_launcher *launcher, int group, weft_op o
            launcher->properties.fp64flags & ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
 }
 
+static int refuse_division(const struct weft_device_queue *queue, struct weft_ze_launcher *launcher)
+{
+    static const char text[] = "Level Zero device %d does not round divisions of 64-bit numbers correctly%s";
+    if (!launcher->is_division_said)
+        queue->device->params.log(WEFT_DEVICE_LOG_INFO, text, queue->ordinal, "; the host averages");
+    launcher->is_division_said = 1;
+    return queue->device->params.fail(WEFT_UNSUPPORTED, text, queue->ordinal, "");
+}
+
 struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int family, weft_op op,
                                                int *status)
 {
@@ -221,12 +230,10 @@ struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, 
         load(device, queue->ordinal, launcher, group);
     if (module->state == WEFT_ZE_MODULE_LOADED && divides(launcher, group, op))
         return launcher;
-    *status =
-        module->state == WEFT_ZE_MODULE_LOADED
-            ? device->params.fail(WEFT_UNSUPPORTED,
-                                  "Level Zero device %d does not round divisions of 64-bit numbers correctly",
-                                  queue->ordinal)
-            : device->params.fail(WEFT_UNSUPPORTED, "%s", module->text);
+    if (module->state == WEFT_ZE_MODULE_LOADED)
+        *status = refuse_division(queue, launcher);
+    else
+        *status = device->params.fail(WEFT_UNSUPPORTED, "%s", module->text);
     pthread_mutex_unlock(&launcher->lock);
     return NULL;
 }

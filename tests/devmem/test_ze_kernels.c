@@ -249,6 +249,8 @@ static int lack_things(void)
     ZE_CHECK(asks(queue, WEFT_FLOAT64, WEFT_SUM) == WEFT_OK &&
              asks(queue, WEFT_FLOAT64, WEFT_PROD) == WEFT_OK);
     ZE_CHECK(asks(queue, WEFT_FLOAT64, WEFT_AVG) == WEFT_UNSUPPORTED && strstr(ze_said, "round divisions"));
+    ZE_CHECK(asks(queue, WEFT_COMPLEX128, WEFT_AVG) == WEFT_UNSUPPORTED &&
+             ze_logged_count("the host averages") == 1);
     ZE_CHECK(asks(queue, WEFT_FLOAT32, WEFT_AVG) == WEFT_OK && asks(queue, WEFT_INT64, WEFT_AVG) == WEFT_OK);
     ops.queue_close(queue);
     ops.close(device);
