@@ -211,6 +211,8 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
     }
     if (status != WEFT_OK) {
         weft_request_leave(p2p, request);
+        if (request->is_offered)
+            weft_p2p_offer_end(p2p, request, 0);
         p2p->send_ids -= request->id != 0;
         weft_exec_transfer_release(p2p->options.exec, request->id);
     }
