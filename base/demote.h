@@ -2,8 +2,8 @@
 /* Lines that were just written, handed to the cache that all processors share.
  *
  * Who waits for them on another processor fetches them from there, in place of asking this one's own cache: between processors of Intel's
- * newer servers small messages take a tenth to a fifth less then (docs/performance.md). It is a hint, as of the fourth generation of Xeon; where
- * processors have no such instruction nothing is done. Only what is waited for now and soon written again elsewhere is worth it: a
+ * newer servers small messages take a tenth to a fifth less then (docs/performance.md). It is a hint that the fourth generation of Xeon brought; who
+ * asks weft_demote_works() first does nothing where there is none. Only what is waited for now and soon written again elsewhere is worth it: a
  * stream of messages, which its sender writes ahead, gets slower.
  *
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CLDEMOTE.
@@ -16,6 +16,7 @@
 /* Whether this processor has the instruction: 1 or 0. Any thread; the answer is remembered by whoever asks. */
 int weft_demote_works(void);
 
+/* The lines from memory on, which is where one begins. */
 static inline void weft_demote(const void *memory, size_t bytes)
 {
 #if defined __x86_64__

@@ -61,7 +61,7 @@ struct weft_exec_stats {
     uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
     uint64_t collectives; /* operations that a device ran by itself */
     uint64_t bytes_mapped, bytes_piped,
-        bytes_pulled; /* of bytes_direct: read of ordinary memory of others, and how */
+        bytes_pulled; /* of bytes_direct: read of others' host memory, and how */
 };
 
 /* What the executor needs from its surroundings. */
@@ -206,6 +206,12 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
  * not start or end anything of the executor. */
 typedef void weft_exec_ended(void *arg, int status);
 
+/* How a send has gone. */
+struct weft_exec_took {
+    uint8_t way;     /* WEFT_TRANSFER_WAY(); 0: in none of these ways */
+    int64_t cost_ns; /* from the offer until the peer had all of it; 0: not known */
+};
+
 struct weft_exec_transfer {
     const void *source; /* what is sent, or NULL */
     void *destination;  /* where it is received, or NULL */
@@ -214,7 +220,8 @@ struct weft_exec_transfer {
     int streaming; /* as in weft_exec_request */
     struct weft_command_queue *commands;
     int on_host;
-    uint8_t way; /* a send's: WEFT_TRANSFER_WAY() of the way it takes; 0: as is faster */
+    struct weft_exec_took *took; /* a send's: filled when it has ended well. NULL: not measured */
+    uint8_t way;                 /* a send's: WEFT_TRANSFER_WAY() of the way it takes; 0: as is faster */
     const struct weft_token
         *offered; /* a receive's, of all of the message: the peer runs no transfer. NULL: it does. Copied */
     weft_exec_ended *ended;

@@ -455,6 +455,8 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
 
 int weft_recv_offered(struct weft_exec_op *op, struct weft_inflight *inflight, const struct weft_token *token)
 {
+    if (inflight->mode != WEFT_MODE_READ)
+        return weft_fail(WEFT_PROTOCOL, "rank %u offers a message that is not read here", inflight->rank);
     inflight->token = *token;
     inflight->have_token = inflight->is_unanswered = 1;
     inflight->ready = inflight->slices;

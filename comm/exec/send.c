@@ -99,11 +99,14 @@ void weft_exec_way_changed(uint32_t rank, size_t bytes, int way)
 }
 
 /* The peer has taken all of it. */
-static void measure(struct weft_exec_op *op, const struct weft_inflight *inflight)
+static void measure(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
     struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     enum weft_way way = inflight->piped ? WEFT_WAY_PIPE : WEFT_WAY_PULL;
-    if (weft_ways_observe(peer->ways, inflight->length, way, weft_clock_ns() - inflight->offered_ns))
+    int64_t cost_ns = weft_clock_ns() - inflight->offered_ns;
+    if (!op->window)
+        inflight->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(way), cost_ns};
+    else if (weft_ways_observe(peer->ways, inflight->length, way, cost_ns))
         weft_exec_way_changed(inflight->rank, inflight->length, way);
 }
 
@@ -111,6 +114,8 @@ static void measure(struct weft_exec_op *op, const struct weft_inflight *infligh
 static int offer_memory(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
                         int is_final)
 {
+    if (inflight->is_timed)
+        inflight->offered_ns = weft_clock_ns();
     int status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
                                       inflight->slice_bytes, &inflight->token, &inflight->pipe_index);
     if (status == WEFT_OK && !is_pulled(inflight, peer, flags, is_final)) {
@@ -358,7 +363,7 @@ void weft_send_taken(struct weft_exec_op *op, struct weft_inflight *inflight, ui
 {
     if (inflight->staging || inflight->piped)
         weft_inflight_again(op, inflight);
-    if (inflight->is_timed && slices == inflight->slices)
+    if (inflight->is_timed && slices == inflight->slices && !inflight->staging)
         measure(op, inflight);
     set_done(op, inflight, weft_slices_bytes(inflight, slices));
 }

@@ -26,9 +26,15 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
 {
     uint8_t other = !choice->taken;
     *is_timed = 1;
-    if (choice->trial)
+    if (choice->trial && choice->sent < TRIAL) {
+        choice->sent++;
         return other;
+    }
     choice->messages++;
+    if (choice->trial && choice->messages < PAUSE_MAX) {
+        *is_timed = 0;
+        return choice->taken;
+    }
     int moved = has_moved(choice);
     if (!moved && choice->messages < choice->pause) {
         *is_timed = choice->messages % TIMED == 0;
@@ -37,6 +43,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
     if (moved)
         choice->pause = PAUSE_MIN;
     choice->trial = TRIAL;
+    choice->sent = 1;
     choice->messages = 0;
     choice->cost_ns[other] = 0;
     return other;
@@ -64,7 +71,7 @@ static int compare(struct weft_choice *choice)
 {
     uint8_t tried = !choice->taken;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
-    int is_faster = known && cost * 100 < known * 95;
+    int is_faster = cost && known && cost * 100 < known * 95;
     if (is_faster) {
         choice->taken = tried;
         choice->pause = PAUSE_MIN;
@@ -79,11 +86,10 @@ static int compare(struct weft_choice *choice)
 
 int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns)
 {
-    if (cost_ns <= 0)
-        return 0;
-    uint32_t seen_ns = cost_ns < COST_MAX ? (uint32_t)cost_ns : COST_MAX;
+    uint32_t seen_ns = cost_ns <= 0 ? 0 : cost_ns < COST_MAX ? (uint32_t)cost_ns : COST_MAX;
     if (way == choice->taken) {
-        keep(choice, seen_ns);
+        if (seen_ns)
+            keep(choice, seen_ns);
         return 0;
     }
     choice->cost_ns[way] = least(choice->cost_ns[way], seen_ns);

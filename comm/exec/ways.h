@@ -7,7 +7,7 @@
  * clock costs something as well.
  *
  * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was
- * clearly the faster one. Trials that change nothing become rarer. They come early, but not at once, when the cost of what is taken has moved by a
+ * clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. Trials that change nothing become rarer. They come early, but not at once, when the cost of what is taken has moved by a
  * quarter, as then processors may have.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
@@ -26,14 +26,15 @@ struct weft_choice {
     uint16_t messages;   /* since then */
     uint16_t pause;      /* messages between trials */
     uint8_t taken;       /* 0 or 1 */
-    uint8_t trial;       /* messages of a trial that are still to come */
+    uint8_t trial;       /* messages of a trial whose costs are still to come */
+    uint8_t sent;        /* of those, messages that have gone */
     uint8_t timed;       /* in this window */
 };
 
 void weft_choice_open(struct weft_choice *choice);
 /* The way of the next message. *is_timed: its cost is wanted. */
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
-/* What a message has taken. Returns 1 where the other way is taken from now on. */
+/* What a message has taken. 0: it cannot be said, as it has not gone that way in the end. Returns 1 where the other way is taken from now on. */
 int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns);
 
 /* How ordinary memory of this rank gets to a peer of the same host, by size. */

@@ -25,8 +25,10 @@
  * Point-to-point messages (comm/p2p/p2p.h) have kinds of their own, with which count is the tag:
  *
  *   TAGGED   payload: the whole message.
- *   ANNOUNCE struct weft_wire_announce: a message that waits at the sender; op is the sender's id for it.
- *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves any more.
+ *   ANNOUNCE struct weft_wire_announce: a message that waits at the sender; op is the sender's id for it. slice: not 0 where the sender wants
+ *            to know how long reading takes.
+ *   MATCHED  nothing: a receive has taken the announced message op; message is the receiver's id, 0: nothing moves any more. slice: what
+ *            reading what was offered has taken, in ns, if that was asked; 0: it has not been read.
  *   ROOM     nothing: count bytes of TAGGED messages have been received, with INTERNAL: of weft's own. slice: what it took the receiver
  *            to copy 8 KiB of them, in ns; 0: it has not looked.
  *

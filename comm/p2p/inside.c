@@ -3,7 +3,8 @@
  *
  * Up to the eager limit a message goes inside. Over shared memory one a little longer does so where that is faster: between processors that
  * share a cache two copies through it take half of the time of an announcement, an answer and the kernel's copy; between others they take
- * longer. Which it is is measured (comm/exec/ways.h). An announced message costs the time until its receiver has taken it. One that goes inside costs what
+ * longer. Which it is is measured (comm/exec/ways.h). An announced message costs the time from where both ends have met until the receiver has all of it, so that nobody's being
+ * late counts. One that goes inside costs what
  * writing it takes here and what reading it takes there, which the peer says with the credit that it gives back; until then it is thought to be the
  * same. Memory that the peer maps is announced, and read there.
  */
@@ -38,15 +39,19 @@ void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t take
                         write_ns + (peer->their_read_ns ? (int64_t)peer->their_read_ns : write_ns));
 }
 
-void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
+void weft_p2p_inside_read(struct weft_p2p *p2p, struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
 {
     int64_t read_ns = scale(taken_ns, bytes);
     peer->until_timed = TIMED - 1;
     if (read_ns > 0 && read_ns < UINT32_MAX && (!peer->read_ns || (uint32_t)read_ns < peer->read_ns))
         peer->read_ns = (uint32_t)read_ns;
+    if (!peer->is_read_known) { /* the peer has nothing but a guess */
+        peer->is_read_known = peer->is_read_due = 1;
+        weft_p2p_pend(p2p, peer);
+    }
 }
 
-void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t announced_ns)
+void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns)
 {
-    weft_choice_observe(&peer->inside, WEFT_P2P_ANNOUNCED, scale(announced_ns, bytes));
+    weft_choice_observe(&peer->inside, WEFT_P2P_ANNOUNCED, scale(cost_ns, bytes));
 }

@@ -27,12 +27,13 @@ struct weft_p2p_arrived {
     struct weft_arrived match; /* first: one is cast to the other */
     uint64_t bytes;
     uint32_t id;                 /* announced: the sender's, otherwise 0 */
-    uint8_t is_offered;          /* announced: payload is the token of the sender's memory */
+    uint8_t is_offered;          /* announced: payload is the token of the sender's memory, */
+    uint8_t is_asked;            /* and the sender wants to know how long reading takes */
     struct weft_request *sender; /* local and not copied */
     uint8_t payload[];
 };
 
-#define WEFT_P2P_HELD 1 /* not now: something of this rank's ends first, and then pends the peer */
+#define WEFT_P2P_LATER 1 /* not now: something of this rank's ends first, and then pends the peer */
 
 struct weft_p2p_queue {
     struct weft_request *head, *tail;
@@ -65,10 +66,11 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
-    uint8_t decided;     /* the message at hand is to be announced: enum weft_p2p_decided */
-    uint8_t until_timed; /* messages a little above the eager limit that come inside, before one is timed */
-    uint32_t
-        read_ns; /* what copying 8 KiB of them has taken here at least since it was announced; 0: not known */
+    uint8_t decided;       /* the message at hand is to be announced: enum weft_p2p_decided */
+    uint8_t until_timed;   /* messages a little above the eager limit that come inside, before one is timed */
+    uint8_t is_read_due;   /* the peer is to hear soon what that takes, */
+    uint8_t is_read_known; /* as the first time */
+    uint32_t read_ns;      /* what 8 KiB of it have taken at least since the peer heard; 0: not known */
     uint32_t their_read_ns;    /* and what it takes the peer; 0: not known */
     struct weft_choice inside; /* of messages a little above the eager limit: enum weft_p2p_way */
     struct weft_ways *ways;    /* of those that are announced; NULL: none has been yet */
@@ -125,11 +127,11 @@ void weft_p2p_copies_stop(struct weft_p2p *p2p);
 int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
                          int *is_timed);
 /* One like that has come, and has been copied in so long. */
-void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
+void weft_p2p_inside_read(struct weft_p2p *p2p, struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
 /* It has, which took the sender so long. */
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
-/* One was announced instead, and the receiver had all of it after so long. */
-void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t announced_ns);
+/* One was announced instead, and getting it has taken so long. 0: it cannot be said. */
+void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns);
 
 /* offer.c */
 /* A send is about to be announced: decides which way it goes, and whether its memory is offered. Any number of times. */
@@ -137,7 +139,12 @@ void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
                     struct weft_request *request);
 /* A send's offer ends. Unless the receiver has taken the message, or will not take it so, the memory is taken back. */
 void weft_p2p_offer_end(struct weft_p2p *p2p, struct weft_request *request, int is_over);
-/* A send whose announcement is measured has been taken. */
+/* Whether a send that is announced is measured. */
+static inline int weft_p2p_is_timed(const struct weft_request *request)
+{
+    return request->is_inside_timed || request->is_way_timed;
+}
+/* Such a send is over, as request->took says. */
 void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request);
 
 /* local.c */
@@ -146,9 +153,10 @@ int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);
 void weft_p2p_meet(struct weft_p2p *p2p, struct weft_request *receive, struct weft_request *send);
 
 /* A receive has found a message whose memory is offered. */
-static inline void weft_request_offered(struct weft_request *request, const void *token)
+static inline void weft_request_offered(struct weft_request *request, const void *token, int is_asked)
 {
     request->is_offered = 1;
+    request->is_asked = is_asked != 0;
     memcpy(&request->offer, token, sizeof request->offer);
 }
 
@@ -156,9 +164,9 @@ static inline void weft_request_offered(struct weft_request *request, const void
 /* A receive and an announced message have met. */
 void weft_request_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request,
                        uint32_t peer_id);
-/* MATCHED has come for a send. */
-int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id);
-/* The oldest receive in a peer's turns, of which there is one, begins, or has its sender answered. WEFT_AGAIN: the link is full. WEFT_P2P_HELD: until another
+/* MATCHED has come for a send. read_ns: how long reading has taken the receiver; 0: it has not read, or was not asked. */
+int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id, uint32_t read_ns);
+/* The oldest receive in a peer's turns, of which there is one, begins, or has its sender answered. WEFT_AGAIN: the link is full. WEFT_P2P_LATER: until another
  * one has ended. */
 int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer);
 

@@ -50,7 +50,8 @@ static const char *state_of(const struct weft_request *request)
     case WEFT_REQUEST_POSTED:
         return "waits for a message";
     case WEFT_REQUEST_TURN:
-        return "matched, waits for its turn";
+        return request->is_taken ? "received, waits for room in the link to say so"
+                                 : "matched, waits for its turn";
     default:
         return "on its way";
     }

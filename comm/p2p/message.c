@@ -27,6 +27,7 @@ static int keep(struct weft_p2p *p2p, const struct weft_wire_header *header, uin
     arrived->bytes = bytes;
     arrived->id = is_announced ? header->op : 0;
     arrived->is_offered = is_announced && copied;
+    arrived->is_asked = header->slice != 0;
     arrived->sender = NULL;
     if (copied)
         memcpy(arrived->payload, payload, copied);
@@ -84,7 +85,7 @@ static int take_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     }
     int64_t begun_ns = weft_clock_ns();
     int status = take_tagged(p2p, peer, header, payload);
-    weft_p2p_inside_read(peer, header->size, weft_clock_ns() - begun_ns);
+    weft_p2p_inside_read(p2p, peer, header->size, weft_clock_ns() - begun_ns);
     return status;
 }
 
@@ -101,7 +102,7 @@ static int take_announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     struct weft_request *request = claim(p2p, header, announce.bytes);
     if (request) {
         if (token_bytes)
-            weft_request_offered(request, &announce.token);
+            weft_request_offered(request, &announce.token, header->slice != 0);
         weft_request_turn(p2p, peer, request, header->op);
         return WEFT_OK;
     }
@@ -125,7 +126,7 @@ static int take_matched(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     peer->waiting--;
     if (peer->sends.head)
         weft_p2p_pend(p2p, peer);
-    return weft_request_go(p2p, request, header->message);
+    return weft_request_go(p2p, request, header->message, header->slice);
 }
 
 static int take_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer,

@@ -2,20 +2,20 @@
 /* Announcements that offer the memory of their message.
  *
  * Where the receiver can map that memory, or pull it and this is faster than a pipe (comm/exec/ways.h), the announcement says where it is. The receiver
- * reads it as soon as a receive takes the message, and answers when it has all of it: MATCHED without an id. That spares two messages each way, and
- * the sender need not be there: a program may compute, or be stopped, while its message is received.
+ * reads it as soon as a receive takes the message, and answers when it has all of it: MATCHED without an id. That spares the offer and what is said of
+ * slices taken, and the sender need not be there: a program may compute, or be stopped, while its message is received.
  *
  * A receiver that cannot use the offer, as its own memory is a device's, answers with an id, and both ends run a transfer as for any other
  * announcement.
  *
- * An offer takes a cell of the transport's (transport/shm/cells.c), by which the memory can be taken back. There are few, so a context has
- * no more than OFFERS_MAX offers at a time; what is announced beyond that offers nothing.
+ * An offer has a cell of the transport's (transport/shm/cells.c), by which the memory can be taken back, as long as nobody receives the message. There are
+ * about 2,000 of them, so a context has no more than OFFERS_MAX offers at a time; what is announced beyond that offers nothing.
  *
- * What is measured is the time from the announcement until the receiver has all of it, for pipes as well.
+ * What is measured is what comes after both ends have met: reading, which the receiver says in its answer, or the transfer by a pipe, from its offer on.
+ * What the latter has before, an answer, the former has behind, where nobody waits for it.
  */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "comm/drive/context.h"
 #include "comm/p2p/internal.h"
 
@@ -75,10 +75,11 @@ void weft_p2p_offer_end(struct weft_p2p *p2p, struct weft_request *request, int 
         link->ops->unexpose(link->link, &request->offer, is_over);
 }
 
+/* One that has not gone the way that it should have, as no pipe was free, or has not moved at all, says nothing. */
 void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request)
 {
-    int64_t cost_ns = weft_clock_ns() - request->announced_ns;
     enum weft_way way = request->way == WEFT_TRANSFER_WAY(WEFT_WAY_PULL) ? WEFT_WAY_PULL : WEFT_WAY_PIPE;
+    int64_t cost_ns = !request->way || request->took.way == request->way ? request->took.cost_ns : 0;
     if (request->is_inside_timed)
         weft_p2p_inside_observe(peer, request->bytes, cost_ns);
     if (request->is_way_timed && weft_ways_observe(peer->ways, request->bytes, way, cost_ns))

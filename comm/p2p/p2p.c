@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define CREDIT_PARTS 4 /* of the credit: one is owed before it is announced */
+#define ROUND_BYTES  (256u << 10) /* of one peer, read in a row where it is offered */
+#define CREDIT_PARTS 4            /* of the credit: one is owed before it is announced */
 
 int weft_p2p_open(const struct weft_p2p_options *options, struct weft_p2p **opened)
 {
@@ -123,7 +124,7 @@ static int reserve_for_send(struct weft_p2p *p2p, struct weft_p2p_peer *peer, st
         *(p2p->starved ? &p2p->starved_last->next_starved : &p2p->starved) = peer;
         p2p->starved_last = peer;
     }
-    return WEFT_P2P_HELD;
+    return WEFT_P2P_LATER;
 }
 
 /* Whether a peer waits for an id, and there is one. */
@@ -147,17 +148,16 @@ static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
     weft_p2p_offer(p2p, peer, link, request);
     request->is_inside_timed =
         peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
-    int64_t now_ns = request->is_inside_timed || request->is_way_timed ? weft_clock_ns() : 0;
     struct weft_wire_announce announce = {.bytes = request->bytes};
     if (request->is_offered)
         announce.token = request->offer;
-    struct weft_wire_header header = {.op = request->id, .count = (uint64_t)request->tag};
+    struct weft_wire_header header = {
+        .op = request->id, .count = (uint64_t)request->tag, .slice = weft_p2p_is_timed(request)};
     int status =
         weft_p2p_post(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &announce,
                       request->is_offered ? sizeof announce : offsetof(struct weft_wire_announce, token));
     if (status == WEFT_OK) {
         request->state = WEFT_REQUEST_ANNOUNCED;
-        request->announced_ns = now_ns;
         peer->decided = WEFT_P2P_UNDECIDED;
         peer->waiting++;
     }
@@ -168,7 +168,7 @@ static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
 static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct weft_request *request)
 {
     if (weft_request_is_held(request))
-        return WEFT_P2P_HELD;
+        return WEFT_P2P_LATER;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status != WEFT_OK)
@@ -183,7 +183,7 @@ static int send_out(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct wef
         return status;
     }
     if (peer->waiting >= WEFT_P2P_ANNOUNCE_MAX)
-        return WEFT_P2P_HELD; /* until MATCHED comes */
+        return WEFT_P2P_LATER; /* until MATCHED comes */
     if (!request->id)
         status = reserve_for_send(p2p, peer, request);
     if (status != WEFT_OK)
@@ -202,8 +202,8 @@ int weft_p2p_send(struct weft_p2p *p2p, struct weft_request *request)
     if (!peer)
         return weft_fail(WEFT_NOMEM, "no memory for the state of rank %d", request->peer);
     weft_request_begin(p2p, request, WEFT_REQUEST_QUEUED);
-    status = peer->sends.head ? WEFT_P2P_HELD : send_out(p2p, peer, request);
-    if (status == WEFT_AGAIN || status == WEFT_P2P_HELD) {
+    status = peer->sends.head ? WEFT_P2P_LATER : send_out(p2p, peer, request);
+    if (status == WEFT_AGAIN || status == WEFT_P2P_LATER) {
         weft_p2p_enqueue(&peer->sends, request);
         if (status == WEFT_AGAIN)
             weft_p2p_pend(p2p, peer);
@@ -243,7 +243,7 @@ static void take(struct weft_p2p *p2p, struct weft_request *request, struct weft
     if (arrived->id) {
         peer->announced--;
         if (arrived->is_offered)
-            weft_request_offered(request, arrived->payload);
+            weft_request_offered(request, arrived->payload, arrived->is_asked);
         weft_request_turn(p2p, peer, request, arrived->id);
     } else if (arrived->sender) {
         weft_p2p_meet(p2p, request, arrived->sender);
@@ -345,17 +345,20 @@ int weft_p2p_withdraw(struct weft_p2p *p2p, struct weft_request *request, int st
 
 static int announce_credit(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int space)
 {
-    if (peer->owed[space] < weft_p2p_budget(space) / CREDIT_PARTS)
+    int is_due = peer->is_read_due && space == WEFT_SPACE_USER && peer->owed[space];
+    if (peer->owed[space] < weft_p2p_budget(space) / CREDIT_PARTS && !is_due)
         return WEFT_OK;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     struct weft_wire_header header = {.count = peer->owed[space],
-                                      .slice = peer->read_ns,
+                                      .slice = space == WEFT_SPACE_USER ? peer->read_ns : 0,
                                       .flags = space == WEFT_SPACE_INTERNAL ? WEFT_WIRE_INTERNAL : 0};
     if (status == WEFT_OK)
         status = weft_p2p_post(p2p, link, WEFT_WIRE_ROOM, &header, NULL, 0);
     if (status == WEFT_OK)
-        peer->owed[space] = peer->read_ns = 0;
+        peer->owed[space] = 0;
+    if (status == WEFT_OK && space == WEFT_SPACE_USER)
+        peer->read_ns = peer->is_read_due = 0;
     return status;
 }
 
@@ -368,11 +371,17 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
     int status = announce_credit(p2p, peer, WEFT_SPACE_INTERNAL);
     if (status == WEFT_OK)
         status = announce_credit(p2p, peer, WEFT_SPACE_USER);
-    while (status == WEFT_OK && peer->turns.head) {
+    for (uint64_t read = 0; status == WEFT_OK && peer->turns.head;) {
+        const struct weft_request *next = peer->turns.head;
+        if (read >= ROUND_BYTES) { /* the next round goes on */
+            weft_p2p_pend(p2p, peer);
+            break;
+        }
+        read += next->is_offered && !next->is_taken ? next->found_bytes : 0;
         status = weft_p2p_begin_turn(p2p, peer);
         *moved += status == WEFT_OK;
     }
-    if (status == WEFT_P2P_HELD)
+    if (status == WEFT_P2P_LATER)
         status = WEFT_OK;
     while (status == WEFT_OK && peer->sends.head) {
         struct weft_request *request = peer->sends.head, *after = request->after;
@@ -384,7 +393,7 @@ static int serve(struct weft_p2p *p2p, struct weft_p2p_peer *peer, int *moved)
             (*moved)++;
         }
     }
-    return status == WEFT_P2P_HELD ? WEFT_OK : status;
+    return status == WEFT_P2P_LATER ? WEFT_OK : status;
 }
 
 int weft_p2p_is_blocked(const struct weft_p2p *p2p)

@@ -100,6 +100,7 @@ struct weft_request {
     uint8_t way;             /* send: as in weft_exec_transfer */
     uint8_t is_inside_timed; /* send: it is measured, as one that could have gone inside; */
     uint8_t is_way_timed;    /* as one that goes this way */
+    uint8_t is_asked;        /* receive: the sender of what is offered wants to know how long reading takes */
     int32_t found;           /* receive: what has been matched. -1: nothing yet */
     int64_t found_tag;
     uint64_t found_bytes;
@@ -112,7 +113,8 @@ struct weft_request {
     struct weft_arrived *local; /* send to the rank itself */
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
     struct weft_request *after;           /* in a queue of the peer */
-    int64_t announced_ns;                 /* a send's, where it is measured; 0: it is not */
+    struct weft_exec_took took;           /* a send that is measured */
+    int64_t read_ns;         /* receive: when reading what is offered has begun; then what it has taken */
     struct weft_token offer; /* where is_offered: of the memory of a send, or of what a receive has found */
     int64_t since_ns;        /* for reports; 0: not looked at yet */
     struct weft_stream_wait

@@ -2,17 +2,21 @@
 /* Announced messages, once a receive has taken them: turns, answers and transfers. */
 #include "comm/p2p/internal.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define STREAMING_BYTES (16u << 20) /* larger than a shared cache: the copy goes past them */
 
 /* MATCHED: the id is that of the receive's transfer, 0: nothing moves any more. */
-static int answer(struct weft_p2p *p2p, const struct weft_p2p_peer *peer, const struct weft_request *receive,
-                  uint32_t id)
+static int send_matched(struct weft_p2p *p2p, const struct weft_p2p_peer *peer,
+                        const struct weft_request *receive, uint32_t id)
 {
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
-    struct weft_wire_header header = {.op = receive->peer_id, .message = id};
+    struct weft_wire_header header = {
+        .op = receive->peer_id,
+        .message = id,
+        .slice = receive->is_taken && receive->is_asked ? (uint32_t)receive->read_ns : 0};
     return status == WEFT_OK ? weft_p2p_post(p2p, link, WEFT_WIRE_MATCHED, &header, NULL, 0) : status;
 }
 
@@ -21,7 +25,11 @@ static void take_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, struct 
 {
     request->is_taken = 1;
     request->id = 0;
-    if (answer(p2p, peer, request, 0) == WEFT_OK) {
+    if (request->is_asked) {
+        int64_t read_ns = weft_clock_ns() - request->read_ns;
+        request->read_ns = read_ns < 1 ? 1 : read_ns < UINT32_MAX ? read_ns : UINT32_MAX;
+    }
+    if (send_matched(p2p, peer, request, 0) == WEFT_OK) {
         weft_request_end(p2p, request, WEFT_OK);
         return;
     }
@@ -48,7 +56,7 @@ static void transfer_ended(void *arg, int status)
             take_offer(p2p, peer, request);
             return;
         }
-    } else if (request->announced_ns && status == WEFT_OK) {
+    } else if (weft_p2p_is_timed(request) && status == WEFT_OK) {
         weft_p2p_went_announced(peer, request);
     }
     weft_request_end(p2p, request, status);
@@ -58,18 +66,19 @@ static void transfer_ended(void *arg, int status)
 static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, uint32_t rank)
 {
     uint64_t bytes = request->sends ? request->bytes : request->found_bytes;
-    struct weft_exec_transfer wanted = {.source = request->sends ? request->memory : NULL,
-                                        .destination = request->sends ? NULL : request->memory,
-                                        .bytes = bytes,
-                                        .peer = rank,
-                                        .peer_id = request->peer_id,
-                                        .streaming = bytes >= STREAMING_BYTES,
-                                        .on_host = request->where.on_host,
-                                        .way = request->sends ? request->way : 0,
-                                        .offered =
-                                            request->sends || !request->is_offered ? NULL : &request->offer,
-                                        .ended = transfer_ended,
-                                        .arg = request};
+    struct weft_exec_transfer wanted = {
+        .source = request->sends ? request->memory : NULL,
+        .destination = request->sends ? NULL : request->memory,
+        .bytes = bytes,
+        .peer = rank,
+        .peer_id = request->peer_id,
+        .streaming = bytes >= STREAMING_BYTES,
+        .on_host = request->where.on_host,
+        .took = request->sends && weft_p2p_is_timed(request) ? &request->took : NULL,
+        .way = request->sends ? request->way : 0,
+        .offered = request->sends || !request->is_offered ? NULL : &request->offer,
+        .ended = transfer_ended,
+        .arg = request};
     request->state = WEFT_REQUEST_MOVING;
     if (request->where.kind) {
         int status = weft_where_next_command_queue(p2p->options.context, &request->where, &request->commands);
@@ -81,19 +90,20 @@ static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, ui
     return WEFT_OK;
 }
 
-int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id)
+int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t peer_id, uint32_t read_ns)
 {
     request->peer_id = peer_id;
     if (peer_id) {
-        if (request->is_offered) {
+        if (request->is_offered)
             weft_p2p_offer_end(p2p, request, 1);
-            request->announced_ns = 0;
-        }
         return start_transfer(p2p, request, (uint32_t)request->peer);
     }
     weft_exec_transfer_release(p2p->options.exec, request->id);
-    if (request->is_offered && request->announced_ns)
+    if (weft_p2p_is_timed(request)) {
+        if (request->is_offered && read_ns)
+            request->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(WEFT_WAY_PULL), read_ns};
         weft_p2p_went_announced(p2p->peers[request->peer], request);
+    }
     weft_request_end(p2p, request, WEFT_OK);
     return WEFT_OK;
 }
@@ -103,7 +113,7 @@ int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
     struct weft_request *request = peer->turns.head;
     int moves = request->found_bytes && request->found_bytes <= request->bytes && !request->is_taken;
     if (moves && peer->moving >= WEFT_P2P_TURNS)
-        return WEFT_P2P_HELD;
+        return WEFT_P2P_LATER;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
     if (status == WEFT_OK && moves && !request->id)
@@ -113,12 +123,14 @@ int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
     if (!moves || request->where.kind || !weft_exec_may_take(link, request->found_bytes))
         request->is_offered = 0;
     if (!request->is_offered)
-        status = answer(p2p, peer, request, request->id);
+        status = send_matched(p2p, peer, request, request->id);
     if (status != WEFT_OK)
         return status;
     weft_p2p_dequeue(&peer->turns);
     if (moves) {
         peer->moving++;
+        if (request->is_asked)
+            request->read_ns = weft_clock_ns();
         return start_transfer(p2p, request, peer->rank);
     }
     if (request->is_taken)

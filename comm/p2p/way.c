@@ -55,15 +55,15 @@ static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p
     uint32_t flags;
     if (link->ops->link_flags(link->link, &flags) != WEFT_OK)
         return say(words, "-", "the link to the rank is coming up, or has failed");
-    if (link->stage_only)
-        return say(words, "staged", "WEFT_DIRECT is 0");
-    if (flags & WEFT_LINK_PEER_MAPS && p2p->options.context &&
+    if (flags & WEFT_LINK_PEER_MAPS && p2p->options.context && !link->stage_only &&
         weft_memory_is_shared(p2p->options.context, memory, bytes))
         return say(words, "mapped", "the rank maps memory of weft_mem_alloc()");
     if (bytes <= link->inside_bytes && peer && peer->inside.taken == WEFT_P2P_INSIDE) {
         const uint64_t costs_ns[2] = {peer->inside.cost_ns[0], peer->inside.cost_ns[1]};
         return say_measured(words, names, WEFT_P2P_INSIDE, costs_ns, WEFT_P2P_SCALE_BYTES);
     }
+    if (link->stage_only)
+        return say(words, "staged", "WEFT_DIRECT is 0");
     return ordinary(peer, link, bytes, flags, words);
 }
 

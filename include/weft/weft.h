@@ -562,7 +562,7 @@ typedef struct weft_description {
     size_t size;
     const char *algorithm; /* "ring"; of a message the way it goes, "pulled"; static */
     const char *transport; /* "shm"; static */
-    char why[160];         /* of a message, why that way: a line. Of collectives "" */
+    char why[160];         /* of a message, why that way: a line. Of collectives "". It stays so long */
 } weft_description;
 #define WEFT_DESCRIPTION_INIT                                                                                \
     {                                                                                                        \

@@ -28,7 +28,8 @@ static int kernel_lists(const char *wanted)
 static void test_works(void **state)
 {
     (void)state;
-    assert_int_equal(weft_demote_works(), kernel_lists("cldemote"));
+    if (kernel_lists("cldemote")) /* it may be told to hide it */
+        assert_int_equal(weft_demote_works(), 1);
 }
 
 /* Up to the last byte before memory that may not be touched. */

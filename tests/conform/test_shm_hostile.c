@@ -133,7 +133,7 @@ static void bad_introductions_are_refused(void **state)
         size_t size = SHM_RING_BYTES + (variant == LONG ? 4096 : 0) - (variant == SHORT ? 4096 : 0);
         int ring = variant == NOT_MEMORY ? weft_fd_add(open("/dev/zero", O_RDWR | O_CLOEXEC))
                                          : memory_make(size, variant == UNSEALED ? 0 : F_SEAL_SHRINK);
-        int control = memory_make(variant == CONTROL_SIZE ? SHM_PAGE / 2 : SHM_PAGE,
+        int control = memory_make(variant == CONTROL_SIZE ? SHM_CONTROL_BYTES / 2 : SHM_CONTROL_BYTES,
                                   variant == CONTROL_UNSEALED ? 0 : F_SEAL_SHRINK);
         const int fds[] = {ring, control};
         prove(&world, fd, &address);
@@ -167,7 +167,7 @@ static uint8_t *introduce(struct conform_world *world, int *fd)
     int ring = memory_make(SHM_RING_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
     assert_true(memory != MAP_FAILED);
-    const int fds[] = {ring, memory_make(SHM_PAGE, F_SEAL_SHRINK)};
+    const int fds[] = {ring, memory_make(SHM_CONTROL_BYTES, F_SEAL_SHRINK)};
     assert_int_equal(shm_frame_send(world->nodes[0].transport, *fd, &frame, fds, 2), 0);
     assert_int_equal(is_refused(world, *fd), 0);
     weft_fd_close(fds[0]);

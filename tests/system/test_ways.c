@@ -155,10 +155,10 @@ static int described_body(int rank, int ranks, void *arg)
     CHECK(said(&job, ordinary, BYTES, rank, "copied", "itself") == 0);
     CHECK(said(&job, ordinary, 100, !rank, "inside", "4096 bytes") == 0);
     CHECK(said(&job, mapped, BYTES, !rank, "mapped", "weft_mem_alloc") == 0);
-    CHECK(pass(&job, rank, mapped, 5) == 0 && pass(&job, rank, ordinary, 50) == 0);
+    CHECK(pass(&job, rank, mapped, 5) == 0 && pass(&job, rank, ordinary, 40) == 0);
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     CHECK(stats.bytes_mapped == (rank ? 5 * BYTES : 0));
-    CHECK(stats.bytes_piped + stats.bytes_pulled == (rank ? 50 * BYTES : 0));
+    CHECK(stats.bytes_piped + stats.bytes_pulled == (rank ? 40 * BYTES : 0));
     if (strcmp(arg, "pipe") == 0) {
         CHECK(stats.bytes_pulled == 0 && said(&job, ordinary, BYTES, !rank, "pipe", "WEFT_WAY_SHM") == 0);
     } else if (!seen->refused && strcmp(arg, "pull") == 0) {

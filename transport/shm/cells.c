@@ -3,7 +3,7 @@
  *
  * A call that ends early gives the user's memory back to the user, who may overwrite it at once, while a peer may
  * still be reading it. The peer cannot be stopped; but it can be made to notice. Every token of expose() names a
- * cell of the owner's control page, which all peers have mapped, and the generation that the cell then had:
+ * cell of the owner's control pages, which all peers have mapped, and the generation that the cell then had:
  *
  *   owner   unexpose(): generation + 1, barrier, return; then the user may write
  *   peer    read the memory, barrier, compare the generation, and only then use what was read

@@ -27,13 +27,13 @@ static int probe_read(int pid, const struct shm_frame *hello)
     return found == hello->nonce ? 0 : ESRCH;
 }
 
-/* The peer's control page, of which one is enough. */
+/* The peer's control pages, of which one copy is enough. */
 static int control_take(struct shm_peer *peer, struct weft_transport *transport, int fd)
 {
     void *control;
     if (atomic_load_explicit(&peer->control, memory_order_relaxed))
         return WEFT_OK;
-    int status = shm_memfd_map(transport, fd, SHM_PAGE, 0, 1, &control);
+    int status = shm_memfd_map(transport, fd, SHM_CONTROL_BYTES, 0, 1, &control);
     if (status == WEFT_OK)
         atomic_store_explicit(&peer->control, control, memory_order_release);
     return status;
@@ -54,7 +54,7 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer takes this instance for another");
     status = shm_memfd_check(transport, fds[0], SHM_RING_BYTES);
     if (!status)
-        status = shm_memfd_check(transport, fds[1], SHM_PAGE);
+        status = shm_memfd_check(transport, fds[1], SHM_CONTROL_BYTES);
     if (status)
         return status;
     /* The receiver touches the pages first, so that they lie near it. */

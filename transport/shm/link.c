@@ -35,13 +35,13 @@ static void link_fail(struct weft_link *link, int status)
     shm_attention(link->transport);
 }
 
-/* Takes what the peer can do, its control page and its event descriptor. */
+/* Takes what the peer can do, its control pages and its event descriptor. */
 static int reply_take(struct weft_link *link, const struct shm_frame *reply, int fds[SHM_FRAME_FDS])
 {
     struct weft_transport *transport = link->transport;
     if (reply->kind != SHM_REPLY || reply->nonce != link->nonce || link->control)
         return transport->params.fail(WEFT_PROTOCOL, "shm: unexpected answer of kind %u", reply->kind);
-    int status = shm_memfd_check(transport, fds[0], SHM_PAGE);
+    int status = shm_memfd_check(transport, fds[0], SHM_CONTROL_BYTES);
     if (status)
         return status;
     struct stat found;
@@ -51,7 +51,7 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
         fcntl(fds[1], F_SETFL, flags | O_NONBLOCK))
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer's answer lacks its event descriptor");
     void *control;
-    status = shm_memfd_map(transport, fds[0], SHM_PAGE, 0, 1, &control);
+    status = shm_memfd_map(transport, fds[0], SHM_CONTROL_BYTES, 0, 1, &control);
     if (status)
         return status;
     link->control = control;
@@ -266,7 +266,7 @@ static void link_free(struct weft_link *link)
     if (link->ring.memory)
         munmap(link->ring.memory, SHM_RING_BYTES);
     if (link->control)
-        munmap(link->control, SHM_PAGE);
+        munmap(link->control, SHM_CONTROL_BYTES);
     pthread_mutex_lock(&transport->lock);
     shm_peer_put(transport, link->peer);
     pthread_mutex_unlock(&transport->lock);

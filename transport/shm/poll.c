@@ -37,10 +37,10 @@ static int link_not_up(struct weft_link *link, int state)
     return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
 }
 
-/* A message is likely to be waited for where it answers one. One that follows another is written ahead. */
-static inline void answer(struct weft_link *link, const struct shm_record *record, size_t size)
+/* A message is likely to be waited for where it answers one of the peer's. One that follows another is written ahead. */
+static inline void demote(struct weft_link *link, const struct shm_record *record, size_t size)
 {
-    uint32_t deliveries = link->transport->deliveries;
+    uint32_t deliveries = link->peer->deliveries;
     if (link->demotes && size <= DEMOTED_BYTES && deliveries != link->answered)
         weft_demote(record, sizeof *record + size);
     link->answered = deliveries;
@@ -65,7 +65,7 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     if (payload_size)
         memcpy(data + header_size, payload, payload_size);
     shm_producer_publish(&link->ring, record, SHM_RECORD_DATA, (uint32_t)size, shm_record_lines(size));
-    answer(link, record, size);
+    demote(link, record, size);
     weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (__builtin_expect(sleep & 1, 0))
@@ -136,7 +136,7 @@ static int channel_drain(struct shm_channel *channel, int budget, weft_event_han
         }
         event.data = record + 1;
         event.data_size = size;
-        channel->transport->deliveries++;
+        channel->peer->deliveries++;
         handler(arg, &event);
         events++;
         shm_consumer_advance(ring, shm_record_lines(size));

@@ -295,7 +295,8 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);
-    return status ? status : shm_cell_check(link, &token);
+    int gone = shm_cell_check(link, &token); /* then that is why there was nothing to read */
+    return gone ? gone : status;
 }
 
 /* What a peer has freed keeps its addresses until the peer goes: somebody here may be reading it right now

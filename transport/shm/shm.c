@@ -11,7 +11,7 @@
  * watched descriptor whose socket has closed is unwatched by its own callback under the lock, so that whoever
  * then finds `watched` unset under the lock knows that no callback runs.
  *
- * Sleeping. Peers map this instance's control page and read its sleep word after each message (fence.h); odd
+ * Sleeping. Peers map this instance's control pages and read its sleep word after each message (fence.h); odd
  * means asleep, and they write to the event descriptor. Every sleep has another number, so that a link
  * rings once per sleep.
  */
@@ -30,7 +30,6 @@
 #include "base/demote.h"
 #include "base/fd.h"
 #include "base/file.h"
-#include "base/demote.h"
 #include "base/fence.h"
 #include "transport/shm/shm_private.h"
 
@@ -73,7 +72,7 @@ void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer)
     shm_pipe_drop(peer, 0);
     struct shm_control *control = atomic_load_explicit(&peer->control, memory_order_relaxed);
     if (control)
-        munmap(control, SHM_PAGE);
+        munmap(control, SHM_CONTROL_BYTES);
     free(peer);
 }
 
@@ -152,9 +151,9 @@ static int control_open(struct weft_transport *transport)
     transport->event_fd = weft_fd_add(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (transport->event_fd < 0)
         return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", weft_errno_text(errno));
-    int status = shm_memfd_make(transport, SHM_PAGE, &transport->control_fd);
+    int status = shm_memfd_make(transport, SHM_CONTROL_BYTES, &transport->control_fd);
     if (!status)
-        status = shm_memfd_map(transport, transport->control_fd, SHM_PAGE, 1, 1, &control);
+        status = shm_memfd_map(transport, transport->control_fd, SHM_CONTROL_BYTES, 1, 1, &control);
     if (status)
         return status;
     transport->control = control;
@@ -174,7 +173,7 @@ static void shm_close(struct weft_transport *transport)
     for (uint32_t i = 0; i < transport->segment_count; i++)
         shm_free(transport, transport->segments[i].base);
     if (transport->control)
-        munmap(transport->control, SHM_PAGE);
+        munmap(transport->control, SHM_CONTROL_BYTES);
     weft_fd_close(transport->event_fd);
     weft_fd_close(transport->control_fd);
     weft_crypto_wipe(&transport->address, sizeof transport->address);

@@ -9,19 +9,20 @@
 #include "transport/shm/ring.h"
 #include "transport/shm/wire.h"
 
-#define SHM_PAGE      4096u
-#define SHM_FRAME_FDS 2
-#define SHM_MAP_CACHE 8u
-#define SHM_PIPES     4u
-#define SHM_CELLS     ((SHM_PAGE - 64u) / 8u)
+#define SHM_PAGE          4096u
+#define SHM_FRAME_FDS     2
+#define SHM_MAP_CACHE     8u
+#define SHM_PIPES         4u
+#define SHM_CONTROL_BYTES (4u * SHM_PAGE)
+#define SHM_CELLS         ((SHM_CONTROL_BYTES - 64u) / 8u)
 
-/* A page that the owner writes and everybody who sends to it reads. */
+/* Pages that the owner writes and everybody who sends to it reads. */
 struct shm_control {
     _Atomic uint32_t sleep;                         /* odd while it sleeps, another value for every sleep */
     _Alignas(64) _Atomic uint64_t cells[SHM_CELLS]; /* cells.c */
 };
 
-_Static_assert(sizeof(struct shm_control) == SHM_PAGE, "the control page is one page");
+_Static_assert(sizeof(struct shm_control) == SHM_CONTROL_BYTES, "the control pages are whole pages");
 
 /* Memory of a peer, mapped here. */
 struct shm_mapping {
@@ -53,7 +54,8 @@ struct shm_pipe {
 struct shm_peer {
     struct shm_identity identity;
     uint32_t references;
-    _Atomic int pid; /* by which its memory can be pulled; 0: it cannot */
+    uint32_t deliveries; /* of its messages, ever; it wraps. The polling thread's */
+    _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
     struct shm_taken_pipe *taken_pipe;
@@ -94,7 +96,7 @@ struct weft_link {
     _Atomic int state;
     int light; /* see base/fence.h */
     struct shm_producer ring;
-    uint32_t answered;           /* the transport's deliveries, as of the last message */
+    uint32_t answered;           /* the peer's deliveries, as of the last message */
     int demotes;                 /* see base/demote.h */
     struct shm_control *control; /* the peer's */
     _Atomic uint32_t rung;       /* the sleep that was already ended */
@@ -143,7 +145,6 @@ struct weft_transport {
     uint32_t free_cell_count;
     uint16_t free_cells[SHM_CELLS];
     int direct;
-    uint32_t deliveries; /* of messages, ever; it wraps */
     int light;
     int demotes;
     int event_fd, control_fd, listen_fd, timer_fd;

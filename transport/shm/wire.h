@@ -10,10 +10,10 @@
  *                                                not come so far is a stranger (listener.c)
  *     knows that it has reached the right  <--   WELCOME: HMAC
  *     instance
- *     HELLO, ring memfd, control page      -->   checks identities, seals and sizes, maps both, touches the
+ *     HELLO, ring memfd, control pages      -->   checks identities, seals and sizes, maps both, touches the
  *                                                ring's pages, tries to read the probe by process_vm_readv()
  *                                                from the pid that the socket names
- *     maps the control page                <--   REPLY, control page, event descriptor: what the listener can do
+ *     maps the control pages                <--   REPLY, control page, event descriptor: what the listener can do
  *     SEGMENT, memfd; before the first     -->   keeps it mapped for map() and pull()
  *     token that names it
  *     PIPE, its reading end; before the    -->   reads from it (pipe.c)
@@ -38,7 +38,7 @@
 
 #include "base/crypto.h"
 
-#define SHM_VERSION         3u
+#define SHM_VERSION         4u
 #define SHM_CHALLENGE_MAGIC 0x63687377u
 #define SHM_NONCE_BYTES     32
 #define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
@@ -102,7 +102,7 @@ struct shm_frame {
 
 struct shm_token {
     uint32_t kind;
-    uint32_t cell;       /* SEGMENT, ADDRESS: of the owner's control page (cells.c) */
+    uint32_t cell;       /* SEGMENT, ADDRESS: of the owner's control pages (cells.c) */
     uint64_t owner;      /* words[1] of its identity */
     uint64_t generation; /* of the cell */
     uint64_t segment;    /* SEGMENT, PIPE: id */

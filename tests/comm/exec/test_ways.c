@@ -174,6 +174,44 @@ static void test_sizes(void **state)
     assert_int_equal(weft_ways_taken(&ways, KIB(8)), WEFT_WAY_PIPE);
 }
 
+/* However many messages are sent before the first cost is known, a trial has three. */
+static void test_trial_is_short(void **state)
+{
+    (void)state;
+    struct weft_ways ways;
+    int is_timed, pulled = 0;
+    weft_ways_open(&ways);
+    for (int i = 0; i < 300; i++)
+        pulled += weft_ways_next(&ways, KIB(64), &is_timed) == WEFT_WAY_PULL;
+    assert_int_equal(pulled, 3);
+    for (int i = 0; i < 3; i++)
+        weft_ways_observe(&ways, KIB(64), WEFT_WAY_PIPE, 2000);
+    int changed = 0;
+    for (int i = 0; i < 3; i++)
+        changed += weft_ways_observe(&ways, KIB(64), WEFT_WAY_PULL, 1000);
+    assert_int_equal(changed, 1);
+    assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PULL);
+}
+
+/* Messages that have gone another way in the end: a trial of them ends, and changes nothing; and one whose messages never end is given up. */
+static void test_trial_without_costs(void **state)
+{
+    (void)state;
+    for (int is_said = 0; is_said < 2; is_said++) {
+        struct weft_ways ways;
+        int is_timed, pulled = 0;
+        weft_ways_open(&ways);
+        for (int i = 0; i < 5000; i++) {
+            enum weft_way way = weft_ways_next(&ways, KIB(64), &is_timed);
+            pulled += way == WEFT_WAY_PULL;
+            if (is_timed && (way == WEFT_WAY_PIPE || is_said))
+                assert_int_equal(weft_ways_observe(&ways, KIB(64), way, way == WEFT_WAY_PIPE ? 1000 : 0), 0);
+        }
+        assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PIPE);
+        assert_in_range(pulled, 6, 5000 / 10);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_never_flaps),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_trial_is_short),
+        cmocka_unit_test(test_trial_without_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
