@@ -220,7 +220,7 @@ struct weft_exec_transfer {
     int streaming; /* as in weft_exec_request */
     struct weft_command_queue *commands;
     int on_host;
-    struct weft_exec_took *took; /* a send's: filled when it has ended well. NULL: not measured */
+    struct weft_exec_took *took; /* a send's: filled when the peer has it all. NULL: not measured */
     uint8_t way;                 /* a send's: WEFT_TRANSFER_WAY() of the way it takes; 0: as is faster */
     const struct weft_token
         *offered; /* a receive's, of all of the message: the peer runs no transfer. NULL: it does. Copied */

@@ -121,7 +121,7 @@ struct weft_inflight {
     struct weft_region *region; /* PUT: of the memory that is advertised or sent */
     size_t piped_bytes;         /* SEND: bytes passed into the pipe */
     int64_t offered_ns;
-    struct weft_exec_took took; /* SEND of a transfer: how it has gone */
+    struct weft_exec_took *took; /* SEND of a transfer that is measured */
     struct weft_token token;
     struct weft_rbuf rbufs[WEFT_RBUFS];
 };
@@ -252,7 +252,6 @@ struct weft_transfer {
     int queued;
     weft_exec_ended *ended;
     void *arg;
-    struct weft_exec_took *took;
 };
 
 /* An id is the index of its slot and a generation, so that a late message does not meet its slot's next user. */

@@ -99,13 +99,13 @@ void weft_exec_way_changed(uint32_t rank, size_t bytes, int way)
 }
 
 /* The peer has taken all of it. */
-static void measure(struct weft_exec_op *op, struct weft_inflight *inflight)
+static void measure(struct weft_exec_op *op, const struct weft_inflight *inflight)
 {
     struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     enum weft_way way = inflight->piped ? WEFT_WAY_PIPE : WEFT_WAY_PULL;
     int64_t cost_ns = weft_clock_ns() - inflight->offered_ns;
     if (!op->window)
-        inflight->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(way), cost_ns};
+        *inflight->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(way), cost_ns};
     else if (weft_ways_observe(peer->ways, inflight->length, way, cost_ns))
         weft_exec_way_changed(inflight->rank, inflight->length, way);
 }

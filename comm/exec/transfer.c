@@ -129,8 +129,6 @@ static void end(struct weft_exec_op *op, int status)
     struct weft_transfer *transfer = transfer_of(op);
     struct weft_exec *exec = op->exec;
     op->status = status;
-    if (transfer->took && status == WEFT_OK)
-        *transfer->took = transfer->inflight.took;
     weft_op_release(op);
     dequeue(transfer);
     weft_exec_transfer_release(exec, op->sequence);
@@ -196,9 +194,8 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
     exec->transfers.running++;
     int status = weft_inflight_open(op, inflight, wanted->peer);
     inflight->way = wanted->way;
-    inflight->took = (struct weft_exec_took){0};
     inflight->is_timed = wanted->took != NULL;
-    transfer->took = wanted->took;
+    inflight->took = wanted->took;
     if (status == WEFT_OK && wanted->offered)
         status = weft_recv_offered(op, inflight, wanted->offered);
     if (status == WEFT_OK && wanted->commands)

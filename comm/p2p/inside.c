@@ -39,16 +39,14 @@ void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t take
                         write_ns + (peer->their_read_ns ? (int64_t)peer->their_read_ns : write_ns));
 }
 
-void weft_p2p_inside_read(struct weft_p2p *p2p, struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
+void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
 {
     int64_t read_ns = scale(taken_ns, bytes);
     peer->until_timed = TIMED - 1;
     if (read_ns > 0 && read_ns < UINT32_MAX && (!peer->read_ns || (uint32_t)read_ns < peer->read_ns))
         peer->read_ns = (uint32_t)read_ns;
-    if (!peer->is_read_known) { /* the peer has nothing but a guess */
+    if (!peer->is_read_known) /* the peer has nothing but a guess */
         peer->is_read_known = peer->is_read_due = 1;
-        weft_p2p_pend(p2p, peer);
-    }
 }
 
 void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns)

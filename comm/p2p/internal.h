@@ -127,7 +127,7 @@ void weft_p2p_copies_stop(struct weft_p2p *p2p);
 int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
                          int *is_timed);
 /* One like that has come, and has been copied in so long. */
-void weft_p2p_inside_read(struct weft_p2p *p2p, struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
+void weft_p2p_inside_read(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
 /* It has, which took the sender so long. */
 void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
 /* One was announced instead, and getting it has taken so long. 0: it cannot be said. */

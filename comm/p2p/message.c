@@ -85,7 +85,9 @@ static int take_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     }
     int64_t begun_ns = weft_clock_ns();
     int status = take_tagged(p2p, peer, header, payload);
-    weft_p2p_inside_read(p2p, peer, header->size, weft_clock_ns() - begun_ns);
+    weft_p2p_inside_read(peer, header->size, weft_clock_ns() - begun_ns);
+    if (peer->is_read_due)
+        weft_p2p_pend(p2p, peer);
     return status;
 }
 

@@ -28,7 +28,7 @@ static int kernel_lists(const char *wanted)
 static void test_works(void **state)
 {
     (void)state;
-    if (kernel_lists("cldemote")) /* it may be told to hide it */
+    if (kernel_lists("cldemote")) /* an emulator may hide it */
         assert_int_equal(weft_demote_works(), 1);
 }
 

@@ -314,7 +314,8 @@ static void fuzz_ring(const uint8_t *data, size_t size)
                               .source = stranger,
                               .target = target_address.identity,
                               .key = 5};
-    const int fds[] = {memory_make(SHM_RING_BYTES, F_SEAL_SHRINK), memory_make(SHM_CONTROL_BYTES, F_SEAL_SHRINK)};
+    const int fds[] = {memory_make(SHM_RING_BYTES, F_SEAL_SHRINK),
+                       memory_make(SHM_CONTROL_BYTES, F_SEAL_SHRINK)};
     uint8_t *memory = mmap(NULL, SHM_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
     must(memory != MAP_FAILED && shm_frame_send(target, fd, &hello, fds, 2) == WEFT_OK);
     weft_fd_close(fds[0]);
