@@ -148,6 +148,7 @@ static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
     weft_p2p_offer(p2p, peer, link, request);
     request->is_inside_timed =
         peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
+    request->took = (struct weft_exec_took){0};
     struct weft_wire_announce announce = {.bytes = request->bytes};
     if (request->is_offered)
         announce.token = request->offer;
