@@ -21,6 +21,7 @@
 /* Steps this close to the window's oldest may hold receive buffers, so that those further on cannot take
  * what the oldest needs. */
 #define BUFFER_DISTANCE 8
+#define SIGN_SLICES     4 /* which take less than the 100 us that WEFT_SPIN_US is */
 
 static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op,
                                             const struct weft_inflight *inflight)
@@ -44,15 +45,25 @@ static int announce_taken(struct weft_exec_op *op, struct weft_inflight *infligh
     return status == WEFT_AGAIN ? WEFT_OK : status;
 }
 
+/* What was offered with its announcement is being read: a sender that waits for a long one would fall asleep. */
+static int give_sign(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t consumed)
+{
+    int status = WEFT_OK;
+    if (consumed < inflight->slices && consumed - inflight->reported < SIGN_SLICES)
+        return WEFT_OK;
+    if (consumed < inflight->slices)
+        status = weft_inflight_send(op, inflight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);
+    inflight->reported = consumed;
+    return status == WEFT_AGAIN ? WEFT_OK : status;
+}
+
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
  * often enough; the sender of a staging ring or a pipe is to hear of every slice. */
 static int acknowledge(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
     uint32_t consumed = slices_taken(op, inflight);
-    if (inflight->is_unanswered) {
-        inflight->reported = consumed;
-        return WEFT_OK;
-    }
+    if (inflight->is_unanswered)
+        return give_sign(op, inflight, consumed);
     uint32_t step =
         inflight->staging || inflight->piped_here || inflight->slices < 8 ? 1 : inflight->slices / 4;
     if (consumed == inflight->reported ||

@@ -258,6 +258,8 @@ int weft_transfer_message(struct weft_exec *exec, const struct weft_wire_header 
 {
     const struct weft_transfer_slot *slot = find_slot(exec, header->op);
     struct weft_transfer *transfer = slot ? slot->transfer : NULL;
+    if (slot && !transfer && header->kind == WEFT_WIRE_TAKEN)
+        return WEFT_OK; /* the peer reads what was offered with its announcement */
     if (!transfer || transfer->inflight.rank != header->source ||
         weft_wire_is_answer(header) != (transfer->inflight.step.kind == WEFT_STEP_SEND))
         return weft_fail(WEFT_PROTOCOL, "rank %u sent kind %u for the transfer %08x, which is none of its",

@@ -11,7 +11,7 @@
  *            weft_wire_device_offer, the message lies in a device's memory (comm/exec/device/direct.c).
  *   READY    nothing: slices [0, slice) are ready now.
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender. Of EAGER
- *            messages only the long ones are answered so.
+ *            messages only the long ones are answered so. Where the announcement has offered the message it is a sign of life.
  *   RBUF     a token: the receiver has prepared memory for slice `slice`; goes to the sender, who puts there.
  *   ASK      nothing: the sender is at operation `op`; how far is the receiver?
  *   CREDIT   nothing: the sender has begun operation `op`. (credit.c)

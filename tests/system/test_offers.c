@@ -19,10 +19,11 @@
 
 #define BYTES    (1u << 20)
 #define MESSAGES 100
-#define SHORT    16384 /* of many messages */
-#define OFFERS   256   /* at a time: comm/p2p/offer.c */
-#define MANY     400   /* whose announcements one link has room for */
-#define BESIDE   10    /* messages of weft's own while MESSAGES of the program's pass */
+#define COUNTED  (BYTES / 2) /* bytes of them: longer ones have signs of life in the middle */
+#define SHORT    16384       /* of many messages */
+#define OFFERS   256         /* at a time: comm/p2p/offer.c */
+#define MANY     400         /* whose announcements one link has room for */
+#define BESIDE   10          /* messages of weft's own while MESSAGES of the program's pass */
 
 static struct scene {
     int is_mapped, needs_pull;
@@ -149,18 +150,18 @@ static int counted_body(int rank, int ranks, void *arg)
     weft_comm_stats before = WEFT_COMM_STATS_INIT, after = WEFT_COMM_STATS_INIT;
     (void)ranks, (void)arg;
     CHECK_OK(job_open(&job, "shm", NULL));
-    uint8_t *memory = allocate(&job, BYTES);
+    uint8_t *memory = allocate(&job, COUNTED);
     CHECK(memory);
     CHECK_OK(job_greet(job.comm));
     CHECK_OK(weft_barrier(job.comm, NULL));
     CHECK_OK(weft_comm_get_stats(job.comm, &before));
     for (int i = 0; i < MESSAGES; i++) {
-        memset(memory, rank ? 0xff : i, BYTES);
+        memset(memory, rank ? 0xff : i, COUNTED);
         if (rank == 0)
-            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+            CHECK_OK(weft_send(job.comm, memory, COUNTED, WEFT_UINT8, 1, 0, NULL));
         else
-            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
-        CHECK_BITS(memory[0] == i && memory[BYTES / 2] == i && memory[BYTES - 1] == i);
+            CHECK_OK(weft_recv(job.comm, memory, COUNTED, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK_BITS(memory[0] == i && memory[COUNTED / 2] == i && memory[COUNTED - 1] == i);
     }
     CHECK_OK(weft_comm_get_stats(job.comm, &after));
     scene->messages[rank] = after.messages - before.messages;
