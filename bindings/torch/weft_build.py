@@ -30,7 +30,7 @@ with contextlib.suppress(OSError):
 # An sdist has libweft's sources beside this file, a checkout has this file among them.
 WEFT = HERE / "weft" if (HERE / "weft").is_dir() else HERE.parent.parent
 FOLDERS = ["algos", "base", "bindings/torch/csrc", "comm", "devmem", "include", "mk", "topo", "transport"]
-SUFFIXES = {".c", ".cpp", ".cu", ".h", ".hpp", ".map", ".mk"}
+SUFFIXES = {".c", ".cl", ".cpp", ".cu", ".h", ".hpp", ".map", ".mk"}
 NEEDED = (2, 13)
 
 torch = None  # the folder and the version of the torch that the wheel is for; an sdist needs none

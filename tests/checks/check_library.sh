@@ -29,6 +29,18 @@ printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' 
 ${CC:-gcc} -c "$work/planted.c" -o "$work/planted.o" && ar rs "$work/planted.a" "$work/planted.o" 2>/dev/null
 nothing "a planted object is not found" "$([[ $(unreached "$work/planted.a") == planted.o ]] || echo "unreached: $(unreached "$work/planted.a")")"
 
+# What the Python package compiles the library from.
+nothing "files of the library that bindings/torch/weft_build.py leaves out of the package: the suffix is not in its SUFFIXES" \
+    "$(python3 - <<'EOF'
+import pathlib, re, subprocess
+text = pathlib.Path("bindings/torch/weft_build.py").read_text()
+taken = {name: set(re.findall(r'"([^"]*)"', re.search(rf"^{name} = (.*)$", text, re.M).group(1))) for name in ("FOLDERS", "SUFFIXES")}
+for path in subprocess.run(["git", "ls-files", *sorted(taken["FOLDERS"] - {"mk"})], capture_output=True, text=True).stdout.split():
+    if pathlib.Path(path).suffix not in taken["SUFFIXES"]:
+        print(path)
+EOF
+)"
+
 nothing "global names of libweft.a, and public functions that are none" \
     "$(diff <(nm -g --defined-only "$BUILD/libweft.a" | awk 'NF == 3 { print $3 }' | sort) \
         <(sed -n '/global:/,/local:/p' libweft.map | grep -o 'weft_[a-z0-9_]*;' | tr -d ';' | sort))"
