@@ -3,8 +3,8 @@
  *
  * Who waits for them on another processor fetches them from there, in place of asking this one's own cache: between processors of Intel's
  * newer servers small messages take a tenth to a fifth less then (docs/performance.md). It is a hint that the fourth generation of Xeon brought; who
- * asks weft_demote_works() first does nothing where there is none. Only what is waited for now and soon written again elsewhere is worth it: a
- * stream of messages, which its sender writes ahead, gets slower.
+ * asks weft_demote_works() first does nothing where there is none. Only what is waited for now is worth it: who writes ahead of
+ * its readers, as the root of a broadcast does, is made slower.
  *
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CLDEMOTE.
  */

@@ -21,7 +21,8 @@
 /* Steps this close to the window's oldest may hold receive buffers, so that those further on cannot take
  * what the oldest needs. */
 #define BUFFER_DISTANCE 8
-#define SIGN_SLICES     4 /* which take less than the 100 us that WEFT_SPIN_US is */
+#define SIGN_SLICES                                                                                          \
+    4 /* of 128 KB, which are read in less than the 100 us that WEFT_SPIN_US is, both by default */
 
 static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op,
                                             const struct weft_inflight *inflight)

@@ -21,7 +21,7 @@
 
 #define OFFERS_MAX 256
 
-/* As the peer's processor is near or far. */
+/* Of ordinary memory: what is set, or else what is faster. */
 static enum weft_way next_way(struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
                               struct weft_request *request)
 {
