@@ -27,7 +27,7 @@ version=$("$home/bin/python" -c 'import torch; print(".".join(torch.__version__.
 step "one wheel was made from the sdist" test ${#installed[@]} = 1 -a -f "${installed[0]}"
 step "the wheel from the sdist has one binary" has_one_binary "${installed[0]}" "$version"
 
-# --- a copy of the sources, two that look like torch, a compiler and a pkg-config
+# --- a copy of the sources, two that look like torch, a compiler, an objcopy and a pkg-config
 
 tree=$work/tree
 mkdir "$tree"
@@ -48,18 +48,23 @@ while [ $# -gt 0 ]; do
     shift
 done
 COMPILER
+cat >"$work/objcopy" <<'OBJCOPY'
+#!/bin/sh
+for last; do :; done
+: >"$last"
+OBJCOPY
 cat >"$work/no-fabrics" <<'PKG_CONFIG'
 #!/bin/sh
 case $* in *libfabric* | *libibverbs*) exit 1 ;; *) exec pkg-config "$@" ;; esac
 PKG_CONFIG
-chmod +x "$work/compiler" "$work/no-fabrics"
+chmod +x "$work/compiler" "$work/objcopy" "$work/no-fabrics"
 state() { find "$tree" -type d -print -o -printf '%p %y %s %T@\n' | sort; }
 build() { # [NAME=VALUE...] -- [pip's...]: makes $work/wheels/*.whl
     local settings=()
     while [[ $1 != -- ]]; do settings+=("$1") && shift; done
     shift
     # As pip is called by hand: Python writes what it compiles beside its sources.
-    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$work/build" CC="$work/compiler" CXX="$work/compiler" OBJCOPY=true "${settings[@]}" \
+    env -u PYTHONDONTWRITEBYTECODE TORCH_WEFT_BUILD="$work/build" CC="$work/compiler" CXX="$work/compiler" OBJCOPY="$work/objcopy" "${settings[@]}" \
         "$home/bin/pip" wheel -v --no-cache-dir --no-build-isolation --no-deps --wheel-dir "$work/wheels" "$@" "$tree/bindings/torch"
 }
 # refused WORDS [NAME=VALUE...] -- [pip's...]: it fails, and says every one of the words, and makes no wheel.
