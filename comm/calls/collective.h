@@ -24,11 +24,11 @@
 struct weft_operands {
     enum weft_collective collective;
     int root; /* -1: the collective has none */
+    weft_dtype dtype;
+    weft_op op; /* collectives that reduce */
     const void *send;
     void *recv;
     size_t count; /* of everything or of a block; of the rank's own block in an unequal call */
-    weft_dtype dtype;
-    weft_op op;                    /* collectives that reduce */
     enum weft_algorithm algorithm; /* that the program wants; WEFT_ALGO_AUTO: any */
     int unequal;
     struct weft_exec_blocks send_blocks, recv_blocks; /* counts NULL: one block, of count */
