@@ -12,8 +12,8 @@
 /* --- on copies */
 
 /* Copies of both buffers, the input first. */
-static int staged_open(struct weft_comm *comm, const struct weft_operands *operands,
-                       const struct weft_where *found, struct weft_staged *staged)
+int weft_staged_open(struct weft_comm *comm, const struct weft_operands *operands,
+                     const struct weft_where *found, struct weft_staged *staged)
 {
     size_t block = operands->count * operands->element_bytes;
     size_t sent = (operands->send_blocks_count * block + 63) / 64 * 64;
@@ -45,8 +45,9 @@ static void commands_stop(struct weft_command_queue *commands)
     weft_error_set_detail(why);
 }
 
-static void staged_close(struct weft_comm *comm, struct weft_staged *staged)
+void weft_staged_close(struct weft_comm *comm, struct weft_staged *staged)
 {
+    commands_stop(staged->commands);
     if (staged->memory)
         weft_command_queue_keep(staged->commands, weft_memory_buffer_put, comm->context, WEFT_SHM,
                                 staged->memory, staged->bytes);
@@ -98,17 +99,38 @@ static int await_mark(struct weft_comm *comm, struct weft_command_queue *command
     return awaited.status > 0 ? WEFT_OK : awaited.status;
 }
 
-static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
-                       size_t bytes, int is_device)
+/* WEFT_AGAIN: the command queue does it. */
+static int move_start(const struct weft_staged *staged, void *to, const void *from, size_t bytes,
+                      int is_device)
 {
     if (bytes && !is_device)
         weft_copy(to, from, bytes);
     if (!bytes || !is_device)
         return WEFT_OK;
     int status = weft_command_queue_copy(staged->commands, to, from, bytes);
-    if (status == WEFT_OK)
-        status = mark(staged->commands);
+    return status == WEFT_OK ? mark(staged->commands) : status;
+}
+
+static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
+                       size_t bytes, int is_device)
+{
+    int status = move_start(staged, to, from, bytes, is_device);
     return status == WEFT_AGAIN ? await_mark(comm, staged->commands) : status;
+}
+
+int weft_staged_leave(struct weft_comm *comm, const struct weft_operands *operands,
+                      const struct weft_staged *staged)
+{
+    size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
+    return move_start(staged, operands->recv, staged->operands.recv, bytes,
+                      bytes && weft_where_is_device(comm->context, operands->recv));
+}
+
+int weft_staged_poll(const struct weft_staged *staged)
+{
+    struct weft_command_queue_note note;
+    int status = weft_command_queue_poll(staged->commands, &note);
+    return status == 0 ? WEFT_AGAIN : status > 0 ? WEFT_OK : status;
 }
 
 /* Copies the input and waits. Fails with the communicator. */
@@ -117,14 +139,13 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
 {
     size_t bytes = operands->send_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
-    int status = staged_open(comm, operands, found, staged);
+    int status = weft_staged_open(comm, operands, found, staged);
     if (status == WEFT_OK)
         status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
                              bytes && weft_where_is_device(comm->context, operands->send));
     if (status != WEFT_OK) {
         weft_comm_fail_here(comm, status); /* the others hear of it before this rank waits for its device */
-        commands_stop(staged->commands);
-        staged_close(comm, staged);
+        weft_staged_close(comm, staged);
     }
     weft_context_unlock(comm->context);
     return status;
@@ -142,8 +163,7 @@ static int staged_end(struct weft_comm *comm, const struct weft_operands *operan
         if (status != WEFT_OK)
             weft_comm_fail_here(comm, status);
     }
-    commands_stop(staged->commands);
-    staged_close(comm, staged);
+    weft_staged_close(comm, staged);
     weft_context_unlock(comm->context);
     return status;
 }

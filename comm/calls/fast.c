@@ -48,8 +48,12 @@ static void make_move(const struct weft_comm *comm, const struct weft_operands *
     size_t block = operands->count * operands->element_bytes, all = block * ranks;
     const char *input = operands->send;
     struct weft_fastpath_move *move = &exchange->move;
-    *move = (struct weft_fastpath_move){
-        .block = block, .output = operands->recv, .end = ranks, .theirs = block, .own = input};
+    *move = (struct weft_fastpath_move){.root = WEFT_FASTPATH_NO_ROOT,
+                                        .block = block,
+                                        .output = operands->recv,
+                                        .end = ranks,
+                                        .theirs = block,
+                                        .own = input};
     exchange->size = block;
     exchange->published = 0;
     switch (operands->collective) {
@@ -83,6 +87,9 @@ static void make_move(const struct weft_comm *comm, const struct weft_operands *
         move->end = 0;
         break;
     }
+    if ((operands->collective == WEFT_BROADCAST || operands->collective == WEFT_SCATTER) &&
+        move->theirs <= WEFT_FASTPATH_GIVEN_MAX)
+        move->root = root;
 }
 
 void weft_collective_exchange(const struct weft_comm *comm, const struct weft_operands *operands,

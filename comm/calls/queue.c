@@ -13,7 +13,7 @@
 #include "comm/core/fastpath.h"
 #include "comm/core/queue.h"
 
-enum stage { STAGE_NEW, STAGE_EXCHANGING, STAGE_PLAN, STAGE_DONE };
+enum stage { STAGE_NEW, STAGE_EXCHANGING, STAGE_LEAVING, STAGE_PLAN, STAGE_DONE };
 
 struct queued_collective {
     struct weft_queued queued;
@@ -22,6 +22,8 @@ struct queued_collective {
     struct weft_shown mine;
     struct weft_fastpath_exchange made;
     struct weft_exchange exchange;
+    struct weft_where where; /* of device memory; else kind is NULL */
+    struct weft_staged staged;
     struct weft_operands operands;
     size_t numbers[]; /* the counts and offsets that they point to */
 };
@@ -50,21 +52,46 @@ static int begin_exchange(struct queued_collective *kept)
     struct weft_queued *queued = &kept->queued;
     struct weft_comm *comm = queued->work->comm;
     const struct weft_operands *operands = &kept->operands;
-    struct weft_where where = {.kind = NULL};
     int status = weft_comm_check(comm);
     if (status == WEFT_OK && !kept->shows)
-        status = weft_operands_where(comm, operands, &where);
+        status = weft_operands_where(comm, operands, &kept->where);
     if (status != WEFT_OK)
         return status;
     if (kept->shows)
         weft_allreduce_show(comm, operands, &queued->call, &kept->mine, &kept->made);
     else
         weft_collective_exchange(comm, operands, &queued->call, &kept->made);
-    weft_fastpath_begin(comm->fastpath, &kept->made, where.kind != NULL);
+    weft_fastpath_begin(comm->fastpath, &kept->made, kept->where.kind != NULL);
     weft_exchange_begin(comm, &queued->call, queued->work->timeout_ms, &kept->exchange);
     kept->stage = STAGE_EXCHANGING;
     queued->deadline_ns = kept->exchange.deadline_ns;
     return WEFT_OK;
+}
+
+/* What a root has given, to a rank whose memory is a device's: that wants a plan, but the root, which alone decides, may be gone on. */
+static int stage_given(struct queued_collective *kept)
+{
+    struct weft_comm *comm = kept->queued.work->comm;
+    const struct weft_fastpath_exchange *made = &kept->made;
+    if (!kept->where.kind || made->kind != WEFT_FASTPATH_MOVES || made->move.root == WEFT_FASTPATH_NO_ROOT ||
+        made->move.root == (uint32_t)comm->rank || weft_fastpath_goes_by_plan(comm->fastpath))
+        return WEFT_OK;
+    int status = kept->staged.commands ? WEFT_OK
+                                       : weft_staged_open(comm, &kept->operands, &kept->where, &kept->staged);
+    kept->made.move.output = kept->staged.operands.recv;
+    return status;
+}
+
+/* A device copies what came. */
+static int leave(struct queued_collective *kept)
+{
+    struct weft_comm *comm = kept->queued.work->comm;
+    int status = kept->stage == STAGE_LEAVING ? weft_staged_poll(&kept->staged)
+                                              : weft_staged_leave(comm, &kept->operands, &kept->staged);
+    kept->stage = status == WEFT_OK ? STAGE_DONE : STAGE_LEAVING;
+    if (status == WEFT_AGAIN)
+        weft_queue_rouse(comm);
+    return status;
 }
 
 /* All have published: it is done, or a plan is due. */
@@ -82,7 +109,9 @@ static int end_exchange(struct queued_collective *kept)
     int same = kept->shows
                    ? weft_allreduce_read(comm, &queued->call, &kept->mine, &algorithm, text, sizeof text)
                    : WEFT_OK;
-    status = weft_exchange_finish(comm, &kept->made, &kept->exchange, &by_plan);
+    status = stage_given(kept);
+    if (status == WEFT_OK)
+        status = weft_exchange_finish(comm, &kept->made, &kept->exchange, &by_plan);
     if (status == WEFT_OK && same != WEFT_OK) {
         weft_exchange_doubt(comm, &kept->exchange, text);
         status = WEFT_AGAIN;
@@ -98,13 +127,15 @@ static int end_exchange(struct queued_collective *kept)
     kept->stage = kept->shows || by_plan ? STAGE_PLAN : STAGE_DONE;
     queued->call.algorithm = kept->stage == STAGE_PLAN ? (uint8_t)algorithm : queued->call.algorithm;
     comm->fast_operations += kept->stage == STAGE_DONE;
-    return WEFT_OK;
+    return kept->stage == STAGE_DONE && kept->staged.commands ? leave(kept) : WEFT_OK;
 }
 
 static int start(struct weft_queued *queued)
 {
     struct queued_collective *kept = (struct queued_collective *)queued;
-    int status = kept->stage == STAGE_NEW ? begin_exchange(kept) : WEFT_OK;
+    int status = kept->stage == STAGE_NEW       ? begin_exchange(kept)
+                 : kept->stage == STAGE_LEAVING ? leave(kept)
+                                                : WEFT_OK;
     if (status == WEFT_OK && kept->stage == STAGE_EXCHANGING)
         status = end_exchange(kept);
     return status == WEFT_OK && kept->stage == STAGE_PLAN ? start_plan(kept) : status;
@@ -122,6 +153,8 @@ static void release(struct weft_queued *queued)
     struct queued_collective *kept = (struct queued_collective *)queued;
     if (kept->stage == STAGE_EXCHANGING)
         weft_exchange_end(queued->work->comm, &kept->exchange);
+    if (kept->staged.commands)
+        weft_staged_close(queued->work->comm, &kept->staged);
     free(kept);
 }
 

@@ -48,7 +48,7 @@ static void add_call(struct page *page, const struct weft_comm *comm, const stru
 static void add_fastpath(struct page *page, const struct weft_comm *comm, const struct weft_waiting *waiting)
 {
     for (int r = 0; r < comm->ranks; r++) {
-        if (!weft_fastpath_has_published(comm->fastpath, (uint32_t)r, waiting->fast_sequence))
+        if (weft_fastpath_awaits(comm->fastpath, (uint32_t)r, waiting->fast_sequence))
             add(page, "  fast path: nothing published yet, waits for rank %d\n", r);
     }
 }

@@ -81,6 +81,13 @@ int weft_exchange_look(struct weft_comm *comm, struct weft_exchange *exchange)
     return status == WEFT_OK ? WEFT_AGAIN : comm->failure.status;
 }
 
+static void doubt(struct weft_comm *comm, struct weft_exchange *exchange, const char *text,
+                  const struct weft_call *past)
+{
+    exchange->is_doubted = 1;
+    weft_stall_suspect(comm, text, past);
+}
+
 /* What weft_fastpath_finish() has come to. */
 static int conclude(struct weft_comm *comm, const struct weft_call *call, struct weft_exchange *exchange,
                     int status, const struct weft_fastpath_odd *odd)
@@ -90,7 +97,7 @@ static int conclude(struct weft_comm *comm, const struct weft_call *call, struct
     if (status == WEFT_PEER_FAILED)
         lose(comm, call, odd->peer);
     else if (status == WEFT_MISMATCH)
-        weft_exchange_doubt(comm, exchange, odd->text);
+        doubt(comm, exchange, odd->text, odd->past.sequence ? &odd->past : NULL);
     else
         weft_stall_look(comm, weft_clock_ns());
     return comm->failure.status ? comm->failure.status : WEFT_AGAIN;
@@ -107,8 +114,7 @@ int weft_exchange_finish(struct weft_comm *comm, const struct weft_fastpath_exch
 
 void weft_exchange_doubt(struct weft_comm *comm, struct weft_exchange *exchange, const char *text)
 {
-    exchange->is_doubted = 1;
-    weft_stall_suspect(comm, text, NULL);
+    doubt(comm, exchange, text, NULL);
 }
 
 /* --- all of it */

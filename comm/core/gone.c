@@ -55,7 +55,7 @@ static int is_awaited(const struct weft_comm *comm, int rank)
 {
     const struct weft_waiting *waiting = comm->stall.waiting;
     if (waiting && waiting->fast_sequence &&
-        !weft_fastpath_has_published(comm->fastpath, (uint32_t)rank, waiting->fast_sequence))
+        weft_fastpath_awaits(comm->fastpath, (uint32_t)rank, waiting->fast_sequence))
         return 1;
     return weft_exec_awaits(comm->exec, (uint32_t)rank);
 }

@@ -6,8 +6,8 @@
  *
  * The digest packs the call into 32 bits so that every first contact carries it, with the fields apart so that a
  * difference can be named. It holds everything but the count, which travels beside it with the root (of which the
- * digest has four bits), and of the number the low eight bits: ranks are never further apart than one call of the fast path or WEFT_OPS_MAX of the
- * executor, so the low bits tell any two calls apart that could meet.
+ * digest has four bits), and of the number the low eight bits: ranks are never further apart than WEFT_FASTPATH_WORDS_MAX
+ * calls of the cache-line path or WEFT_OPS_MAX of the executor, so the low bits tell any two calls apart that could meet.
  */
 #ifndef WEFT_COMM_EXEC_CALL_H
 #define WEFT_COMM_EXEC_CALL_H
@@ -57,6 +57,16 @@ static inline uint32_t weft_call_digest(const struct weft_call *call)
     return (call->collective & 0xfu) | (call->unequal & 1u) << 4 | (call->algorithm & 0xfu) << 5 |
            (call->dtype & 0x1fu) << 9 | (call->op & 0x1fu) << 14 | ((uint32_t)(call->root + 1) & 0xfu) << 20 |
            (uint32_t)(call->sequence & 0xff) << 24;
+}
+
+/* What a digest has whole. */
+static inline struct weft_call weft_call_of_digest(uint32_t digest)
+{
+    return (struct weft_call){.collective = digest & 0xf,
+                              .unequal = digest >> 4 & 1,
+                              .algorithm = digest >> 5 & 0xf,
+                              .dtype = digest >> 9 & 0x1f,
+                              .op = digest >> 14 & 0x1f};
 }
 
 /* Of slots of the cache-line path (comm/exec/fastpath.h) alone. */

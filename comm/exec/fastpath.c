@@ -1,238 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/exec/fastpath.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/demote.h"
 #include "base/fence.h"
 #include "comm/drive/progress.h"
+#include "comm/exec/fastpath_given.h"
 #include "comm/exec/internal.h"
 #include "comm/exec/mismatch.h"
 
-#define INLINE_BYTES 48
-#define SPIN_CHECK   64 /* polls of one word between pauses that may yield, or look at the clock */
-#define SPINS_MAX    (20 * SPIN_CHECK)
-#define DEMOTED_MAX  2048 /* bytes: more than that is read while it is written */
-#define BANK_PLACES  16   /* communicators whose slots lie in one buffer of the pool */
+#define SPIN_CHECK  64 /* polls of one word between pauses that may yield, or look at the clock */
+#define SPINS_MAX   (20 * SPIN_CHECK)
+#define DEMOTED_MAX 2048 /* bytes: more than that is read while it is written */
 
-/* One published contribution. Written by its owner, read by everybody. */
-struct slot {
-    _Alignas(64) _Atomic uint64_t word; /* digest << 32 | sequence, written last */
-    uint8_t small[INLINE_BYTES];
-    _Atomic uint64_t size; /* bytes published: a count that differs is found exactly */
-};
-
-struct weft_fastpath {
-    struct weft_context *context;
-    uint32_t ranks, rank;
-    uint32_t sequence;
-    size_t bytes_max, slot_bytes;
-    int demotes;                                       /* see base/demote.h */
-    uint8_t *own;                                      /* two slots */
-    const uint8_t *published[WEFT_FASTPATH_RANKS_MAX]; /* every rank's slots, the own included */
-    struct weft_link *links[WEFT_FASTPATH_RANKS_MAX];
-    struct weft_token tokens[WEFT_FASTPATH_RANKS_MAX]; /* of the own slots, for each peer */
-    const struct weft_transport_ops *ops;
-    uint8_t *partial; /* sums on the way up the tree: ranks / 2 of bytes_max */
-};
-
-/* --- slots */
-
-/* A buffer of the pool costs a descriptor, so several communicators share one. A place is the slots of one of them. */
-struct weft_slot_bank {
-    struct weft_slot_bank *next;
-    const struct weft_transport *owner;
-    uint8_t *memory;
-    size_t place_bytes;
-    uint32_t used; /* a bit for each place */
-};
-
-static struct weft_slot_bank *make_bank(struct weft_context *context, size_t place_bytes)
+static const struct weft_slot *slot_at(const struct weft_fastpath *fastpath, uint32_t rank, size_t at)
 {
-    struct weft_slot_bank *bank = calloc(1, sizeof *bank);
-    if (!bank)
-        return NULL;
-    bank->memory = weft_memory_buffer_get(context, WEFT_SHM, BANK_PLACES * place_bytes, NULL);
-    if (!bank->memory) {
-        free(bank);
-        return NULL;
-    }
-    bank->owner = context->transports[WEFT_SHM].instance;
-    bank->place_bytes = place_bytes;
-    bank->next = context->regions.slot_banks;
-    context->regions.slot_banks = bank;
-    return bank;
+    return (const struct weft_slot *)(fastpath->published[rank] + at);
 }
 
-static uint8_t *take_slots(struct weft_context *context, size_t bytes)
+/* Of this operation. */
+static const struct weft_slot *slot_of(const struct weft_fastpath *fastpath, uint32_t rank)
 {
-    struct weft_slot_bank *bank = context->regions.slot_banks;
-    while (bank && (bank->place_bytes != bytes || bank->owner != context->transports[WEFT_SHM].instance ||
-                    bank->used == (1u << BANK_PLACES) - 1))
-        bank = bank->next;
-    if (!bank)
-        bank = make_bank(context, bytes);
-    if (!bank)
-        return NULL;
-    int place = __builtin_ctz(~bank->used);
-    bank->used |= 1u << place;
-    return bank->memory + (size_t)place * bytes;
+    return slot_at(fastpath, rank, fastpath->at);
 }
 
-static void give_slots(struct weft_context *context, const uint8_t *slots)
+/* Where a rank has put so many bytes for this operation. */
+static void *data_of(const struct weft_fastpath *fastpath, uint32_t rank, size_t bytes)
 {
-    struct weft_slot_bank **at = &context->regions.slot_banks, *bank;
-    while ((bank = *at) && (slots < bank->memory || slots >= bank->memory + BANK_PLACES * bank->place_bytes))
-        at = &bank->next;
-    if (!bank)
-        return;
-    bank->used &= ~(1u << (size_t)(slots - bank->memory) / bank->place_bytes);
-    if (bank->used)
-        return;
-    *at = bank->next;
-    weft_memory_buffer_put(context, WEFT_SHM, bank->memory, BANK_PLACES * bank->place_bytes);
-    free(bank);
-}
-
-static size_t partial_bytes(const struct weft_fastpath *fastpath)
-{
-    return (fastpath->bytes_max + 63) / 64 * 64 * (fastpath->ranks / 2 + 1);
-}
-
-/* Peers notice by the slots themselves: confirm(). */
-static void unexpose(struct weft_fastpath *fastpath)
-{
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        if (fastpath->links[r])
-            fastpath->ops->unexpose(fastpath->links[r], &fastpath->tokens[r], 1);
-    }
-}
-
-/* The slots hold no operation: peers that still look for one see that its owner has given up, before the memory is used
- * for anything else. */
-static void erase(const struct weft_fastpath *fastpath)
-{
-    for (int i = 0; i < 2; i++) {
-        struct slot *slot = (struct slot *)(fastpath->own + (size_t)i * fastpath->slot_bytes);
-        atomic_store_explicit(&slot->word, 0, memory_order_relaxed);
-    }
-    weft_fence_full();
-}
-
-int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, size_t bytes_max,
-                       struct weft_token *tokens, struct weft_fastpath **opened)
-{
-    struct weft_open_transport *shm = &context->transports[WEFT_SHM];
-    struct weft_fastpath *fastpath = calloc(1, sizeof *fastpath);
-    if (!fastpath)
-        return weft_fail(WEFT_NOMEM, "no memory for the fast path");
-    fastpath->context = context;
-    fastpath->ranks = exec->options.ranks;
-    fastpath->rank = exec->options.rank;
-    fastpath->bytes_max = bytes_max;
-    fastpath->demotes = weft_demote_works();
-    fastpath->slot_bytes = (sizeof(struct slot) + bytes_max + 127) / 128 * 128;
-    fastpath->ops = &shm->ops;
-    fastpath->sequence =
-        exec->options.id & INT32_MAX; /* fastpath.h; not near the wrap, where it would be an erased word */
-    int status = WEFT_NOMEM;
-    fastpath->partial = aligned_alloc(64, partial_bytes(fastpath));
-    if (!fastpath->partial)
-        goto free_fastpath;
-    uint8_t *own = take_slots(context, 2 * fastpath->slot_bytes);
-    if (!own)
-        goto free_partial;
-    fastpath->own = own;
-    erase(fastpath);
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        if (r == fastpath->rank)
-            continue;
-        struct weft_exec_peer *peer;
-        status = weft_exec_connect(exec, r, &peer);
-        if (status == WEFT_OK)
-            status = shm->ops.expose(peer->link, NULL, own, 2 * fastpath->slot_bytes, &tokens[r]);
-        if (status != WEFT_OK)
-            goto free_own;
-        fastpath->links[r] = peer->link;
-        fastpath->tokens[r] = tokens[r];
-    }
-    *opened = fastpath;
-    return WEFT_OK;
-
-free_own:
-    unexpose(fastpath);
-    give_slots(context, own);
-free_partial:
-    free(fastpath->partial);
-free_fastpath:
-    free(fastpath);
-    return status == WEFT_NOMEM ? weft_fail(WEFT_NOMEM, "no memory for the fast path") : status;
-}
-
-int weft_fastpath_map(struct weft_fastpath *fastpath, const struct weft_token *tokens)
-{
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        const void *mapped = fastpath->own;
-        if (r != fastpath->rank) {
-            int status =
-                fastpath->ops->map(fastpath->links[r], &tokens[r], 2 * fastpath->slot_bytes, &mapped);
-            if (status != WEFT_OK)
-                return status;
-            if ((uintptr_t)mapped % _Alignof(struct slot))
-                return weft_fail(WEFT_PROTOCOL, "rank %u's slots are not aligned to %zu bytes", r,
-                                 _Alignof(struct slot));
-        }
-        fastpath->published[r] = mapped;
-    }
-    return WEFT_OK;
-}
-
-void weft_fastpath_close(struct weft_fastpath *fastpath)
-{
-    if (!fastpath)
-        return;
-    erase(fastpath);
-    unexpose(fastpath);
-    give_slots(fastpath->context, fastpath->own);
-    free(fastpath->partial);
-    free(fastpath);
-}
-
-size_t weft_fastpath_bytes_max(const struct weft_fastpath *fastpath)
-{
-    return fastpath->bytes_max;
-}
-
-size_t weft_fastpath_bytes(const struct weft_fastpath *fastpath)
-{
-    return sizeof *fastpath + partial_bytes(fastpath);
-}
-
-static const struct slot *slot_of(const struct weft_fastpath *fastpath, uint32_t rank)
-{
-    return (const struct slot *)(fastpath->published[rank] + (fastpath->sequence & 1) * fastpath->slot_bytes);
-}
-
-/* Where a slot holds so many bytes. */
-static void *slot_data(const struct slot *slot, size_t bytes)
-{
-    return bytes <= INLINE_BYTES ? (void *)slot->small : (void *)(slot + 1);
+    const uint8_t *slots = fastpath->published[rank];
+    return bytes <= WEFT_SLOT_INLINE_BYTES ? (void *)((const struct weft_slot *)(slots + fastpath->at))->small
+                                           : (void *)(slots + fastpath->data);
 }
 
 /* Begins the next operation: its own slot, whose content nobody reads any more. */
-static inline struct slot *next_slot(struct weft_fastpath *fastpath)
+static inline struct weft_slot *next_slot(struct weft_fastpath *fastpath,
+                                          const struct weft_fastpath_exchange *exchange)
 {
     fastpath->sequence++;
-    return (struct slot *)(fastpath->own + (fastpath->sequence & 1) * fastpath->slot_bytes);
+    fastpath->root = exchange->kind == WEFT_FASTPATH_MOVES ? exchange->move.root : WEFT_FASTPATH_NO_ROOT;
+    if (fastpath->root != WEFT_FASTPATH_NO_ROOT) {
+        fastpath->at = weft_slot_given(fastpath, fastpath->given);
+        fastpath->data = weft_slot_given_data(fastpath, fastpath->given);
+        fastpath->given++;
+    } else {
+        fastpath->at = weft_slot_exchanged(fastpath, fastpath->exchanged++);
+        fastpath->data = fastpath->at + sizeof(struct weft_slot);
+    }
+    return (struct weft_slot *)(fastpath->own + fastpath->at);
 }
 
-/* size is what is compared. */
-static inline void publish(struct weft_fastpath *fastpath, struct slot *slot, size_t size, uint32_t digest)
+/* size is what is compared. Of a given operation all leave a mark, and its root alone has a slot. */
+static inline void publish(struct weft_fastpath *fastpath, struct weft_slot *slot, size_t size,
+                           uint32_t digest)
 {
-    atomic_store_explicit(&slot->size, size, memory_order_relaxed);
-    atomic_store_explicit(&slot->word, (uint64_t)digest << 32 | fastpath->sequence, memory_order_release);
+    const uint64_t word = (uint64_t)digest << 32 | fastpath->sequence;
+    if (fastpath->root == WEFT_FASTPATH_NO_ROOT || fastpath->root == fastpath->rank) {
+        atomic_store_explicit(&slot->size, size, memory_order_relaxed);
+        atomic_store_explicit(&slot->word, word, memory_order_release);
+    }
+    if (fastpath->root != WEFT_FASTPATH_NO_ROOT) {
+        struct weft_slot_mark *mark =
+            (struct weft_slot_mark *)(fastpath->own + weft_slot_marked(fastpath, fastpath->given - 1));
+        atomic_store_explicit(&mark->size, (uint64_t)fastpath->sequence << 32 | size, memory_order_relaxed);
+        atomic_store_explicit(&mark->word, word, memory_order_release);
+    }
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         if (r != fastpath->rank)
             fastpath->ops->notify(fastpath->links[r]);
@@ -240,34 +72,103 @@ static inline void publish(struct weft_fastpath *fastpath, struct slot *slot, si
 }
 
 /* Whether a slot holds this operation. */
-static inline int is_published(const struct slot *slot, uint32_t sequence)
+static inline int is_published(const struct weft_slot *slot, uint32_t sequence)
 {
     return (uint32_t)atomic_load_explicit(&slot->word, memory_order_acquire) == sequence;
+}
+
+/* --- waiting */
+
+/* What a rank has published for this operation at a place where it is not looked for, as it is in another call: an exchange, or one that
+ * another root gives. */
+static int is_elsewhere(const struct weft_fastpath *fastpath, uint32_t rank, uint64_t *word, uint64_t *size)
+{
+    int is_given = fastpath->root != WEFT_FASTPATH_NO_ROOT;
+    const struct weft_slot *slot =
+        slot_at(fastpath, rank, weft_slot_exchanged(fastpath, fastpath->exchanged));
+    const struct weft_slot_mark *mark =
+        weft_slot_mark_at(fastpath, rank, fastpath->given - (uint32_t)is_given);
+    *word = atomic_load_explicit(&mark->word, memory_order_acquire);
+    *size = (uint32_t)atomic_load_explicit(&mark->size, memory_order_relaxed);
+    if ((uint32_t)*word == fastpath->sequence)
+        return 1;
+    *word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    *size = atomic_load_explicit(&slot->size, memory_order_relaxed);
+    return is_given && (uint32_t)*word == fastpath->sequence;
+}
+
+static inline int is_here(const struct weft_fastpath *fastpath, uint32_t rank)
+{
+    uint64_t word, size;
+    return is_published(slot_of(fastpath, rank), fastpath->sequence) ||
+           is_elsewhere(fastpath, rank, &word, &size);
+}
+
+/* Whether this operation waits for a rank. */
+static int awaits(const struct weft_fastpath *fastpath, uint32_t rank)
+{
+    if (rank == fastpath->rank)
+        return 0;
+    if (fastpath->root == WEFT_FASTPATH_NO_ROOT || fastpath->root == rank)
+        return !is_here(fastpath, rank);
+    return !weft_given_has_room(fastpath) &&
+           !weft_given_has_come(fastpath, rank, weft_given_awaited(fastpath));
+}
+
+int weft_fastpath_awaits(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence)
+{
+    return sequence == fastpath->sequence && awaits(fastpath, rank);
+}
+
+int weft_fastpath_missing(const struct weft_fastpath *fastpath)
+{
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        if (awaits(fastpath, r))
+            return (int)r;
+    }
+    return -1;
+}
+
+/* Polls between looks at the clock. Whether there are more to come. */
+static int goes_on(const struct weft_fastpath *fastpath, struct weft_idle *idle, uint32_t spins)
+{
+    int yields = fastpath->context->oversubscribed;
+    if ((yields || spins % SPIN_CHECK == SPIN_CHECK - 1) &&
+        (weft_idle_pause(fastpath->context, idle) || spins > SPINS_MAX))
+        return 0;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    return 1;
 }
 
 /* Whether the peer has come before patience is over. */
 static int spin(const struct weft_fastpath *fastpath, uint32_t peer)
 {
-    const struct slot *slot = slot_of(fastpath, peer);
+    const struct weft_slot *slot = slot_of(fastpath, peer);
     const uint32_t sequence = fastpath->sequence;
     struct weft_idle idle = {0};
-    int yields = fastpath->context->oversubscribed;
     for (uint32_t spins = 0; !is_published(slot, sequence); spins++) {
-        if ((yields || spins % SPIN_CHECK == SPIN_CHECK - 1) &&
-            (weft_idle_pause(fastpath->context, &idle) || spins > SPINS_MAX))
+        if (!goes_on(fastpath, &idle, spins))
             return 0;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
     }
     return 1;
 }
 
-int weft_fastpath_has_published(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence)
+/* Whether the next given operation finds room before patience is over. Who waits for it waits for more, so that this happens at every eighth
+ * operation, and not at each: the others' marks are lines that they are writing. */
+static int spin_for_room(const struct weft_fastpath *fastpath)
 {
-    const struct slot *slot =
-        (const struct slot *)(fastpath->published[rank] + (sequence & 1) * fastpath->slot_bytes);
-    return is_published(slot, sequence);
+    struct weft_idle idle = {0};
+    uint32_t spins = 0;
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        while (r != fastpath->rank &&
+               !weft_given_has_come(fastpath, r, fastpath->given - WEFT_SLOTS_GIVEN / 2)) {
+            if (!goes_on(fastpath, &idle, spins++))
+                return 0;
+        }
+    }
+    return 1;
 }
 
 /* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level; in strict mode,
@@ -302,11 +203,10 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
 }
 
 /* What the others read of the input: all but the block that is meant for this rank. */
-static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
-                    struct slot *slot)
+static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange)
 {
     size_t published = exchange->published, block = exchange->move.block;
-    char *data = slot_data(slot, published);
+    char *data = data_of(fastpath, fastpath->rank, published);
     const char *input = exchange->input;
     size_t hole = published > block ? (size_t)fastpath->rank * block : published;
     memcpy(data, input, hole);
@@ -329,7 +229,7 @@ static void copy_out(const struct weft_fastpath *fastpath, const struct weft_fas
     for (uint32_t r = move->first; r < move->end && move->block; r++) {
         if (r == fastpath->rank)
             continue;
-        const char *from = (const char *)slot_data(slot_of(fastpath, r), move->theirs) + move->from;
+        const char *from = (const char *)data_of(fastpath, r, move->theirs) + move->from;
         memcpy((char *)move->output + (size_t)(r - move->first) * move->block, from, move->block);
     }
 }
@@ -351,25 +251,41 @@ static inline int takes(const struct weft_fastpath_exchange *exchange)
 
 /* The others wait for it. */
 static inline void demote(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
-                          const struct slot *slot)
+                          const struct weft_slot *slot)
 {
     size_t published = exchange->published;
     if (fastpath->demotes && published && published <= DEMOTED_MAX && takes(exchange))
-        weft_demote(slot, sizeof *slot + (published <= INLINE_BYTES ? 0 : published));
+        weft_demote(slot, sizeof *slot + (published <= WEFT_SLOT_INLINE_BYTES ? 0 : published));
+}
+
+/* What the others have to publish for a given operation: that is compared later. */
+static inline void expect(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
+                          uint32_t digest)
+{
+    struct weft_slot_given *expected = &fastpath->expected[(fastpath->given - 1) % WEFT_SLOTS_GIVEN];
+    expected->word = (uint64_t)digest << 32 | fastpath->sequence;
+    expected->size = exchange->size;
+    expected->sequence = exchange->call->sequence;
+    expected->count = exchange->call->count;
+    expected->root = exchange->call->root;
 }
 
 static inline void begin(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                          uint32_t digest, int by_plan)
 {
-    struct slot *slot = next_slot(fastpath);
+    struct weft_slot *slot = next_slot(fastpath, exchange);
     if (exchange->published && !by_plan) {
         if (exchange->kind == WEFT_FASTPATH_MOVES)
-            copy_in(fastpath, exchange, slot);
+            copy_in(fastpath, exchange);
         else
-            memcpy(slot_data(slot, exchange->published), exchange->input, exchange->published);
+            memcpy(data_of(fastpath, fastpath->rank, exchange->published), exchange->input,
+                   exchange->published);
     }
     publish(fastpath, slot, exchange->size, by_plan ? digest | WEFT_DIGEST_BY_PLAN : digest);
-    demote(fastpath, exchange, slot);
+    if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
+        expect(fastpath, exchange, digest);
+    else
+        demote(fastpath, exchange, slot);
 }
 
 void weft_fastpath_begin(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
@@ -383,18 +299,9 @@ uint32_t weft_fastpath_sequence(const struct weft_fastpath *fastpath)
     return fastpath->sequence;
 }
 
-int weft_fastpath_missing(const struct weft_fastpath *fastpath)
-{
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        if (!is_published(slot_of(fastpath, r), fastpath->sequence))
-            return (int)r;
-    }
-    return -1;
-}
-
 const void *weft_fastpath_shown(const struct weft_fastpath *fastpath, uint32_t rank, size_t size)
 {
-    return slot_data(slot_of(fastpath, rank), size);
+    return data_of(fastpath, rank, size);
 }
 
 static inline uint64_t word_of(const struct weft_fastpath *fastpath, uint32_t rank)
@@ -419,6 +326,12 @@ static inline struct looked look_at_others(const struct weft_fastpath *fastpath)
     return fastpath->ranks == 2 ? (struct looked){other, other + 1} : look_at_all(fastpath);
 }
 
+/* Whose word alone decides on a given operation. */
+static inline struct looked look_at_root(const struct weft_fastpath *fastpath)
+{
+    return (struct looked){fastpath->root, fastpath->root + 1};
+}
+
 /* Whether some rank wants a plan. */
 static inline int goes_by_plan(const struct weft_fastpath *fastpath, struct looked looked)
 {
@@ -439,7 +352,7 @@ static inline void put_together(struct weft_fastpath *fastpath, const struct wef
     for (uint32_t r = 0; r < fastpath->ranks; r++)
         contributions[r] =
             (const uint8_t *)(r == fastpath->rank ? exchange->input
-                                                  : slot_data(slot_of(fastpath, r), exchange->published)) +
+                                                  : data_of(fastpath, r, exchange->published)) +
             reduction->from;
     if (fastpath->ranks == 2) { /* by far the most, and without a tree */
         reduction->reduce(reduction->output, contributions, 2, reduction->count, reduction->finish);
@@ -474,11 +387,31 @@ static int doubt(const struct weft_fastpath *fastpath, const struct weft_fastpat
     uint64_t word = word_of(fastpath, odd->peer);
     uint64_t bytes = atomic_load_explicit(&slot_of(fastpath, odd->peer)->size, memory_order_relaxed);
     if ((uint32_t)word != fastpath->sequence)
+        is_elsewhere(fastpath, odd->peer, &word, &bytes);
+    if ((uint32_t)word != fastpath->sequence)
         return WEFT_PEER_FAILED;
     uint32_t theirs = (uint32_t)(word >> 32) & ~WEFT_DIGEST_BY_PLAN;
     weft_mismatch_cell(exchange->call, theirs, exchange->size, bytes, odd->peer, fastpath->rank, odd->text,
                        sizeof odd->text);
     return WEFT_MISMATCH;
+}
+
+/* Everybody's words of a given operation have been compared by this rank alone, or are compared when their room is needed. */
+static inline int finish_given(struct weft_fastpath *fastpath, struct weft_fastpath_odd *odd)
+{
+    if (fastpath->ranks == 2 && fastpath->root != fastpath->rank) {
+        fastpath->settled = fastpath->given;
+        fastpath->complete = fastpath->sequence;
+        return WEFT_OK;
+    }
+    return weft_given_has_room(fastpath) ? WEFT_OK : weft_given_settle(fastpath, odd);
+}
+
+/* All have come, so that they have been in the given operations before as well. */
+static int settle_all(struct weft_fastpath *fastpath, struct weft_fastpath_odd *odd)
+{
+    int status = weft_given_settle(fastpath, odd);
+    return status == WEFT_OK && fastpath->settled != fastpath->given ? WEFT_PEER_FAILED : status;
 }
 
 /* A slot has room for bytes_max whatever its owner has published, so that reading it before the calls are compared
@@ -493,19 +426,38 @@ static inline __attribute__((always_inline)) int finish(struct weft_fastpath *fa
     if (!*by_plan)
         put_together(fastpath, exchange);
     int rank = odd_one(fastpath, looked, digest, exchange->size);
-    if (__builtin_expect(rank < 0, 1))
-        return WEFT_OK;
-    odd->peer = (uint32_t)rank;
-    return doubt(fastpath, exchange, odd);
+    if (__builtin_expect(rank >= 0, 0)) {
+        odd->peer = (uint32_t)rank;
+        odd->past.sequence = 0;
+        return doubt(fastpath, exchange, odd);
+    }
+    if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
+        return finish_given(fastpath, odd);
+    int status = fastpath->settled == fastpath->given ? WEFT_OK : settle_all(fastpath, odd);
+    fastpath->complete = fastpath->sequence;
+    return status;
 }
 
 int weft_fastpath_finish(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                          int *by_plan, struct weft_fastpath_odd *odd)
 {
-    const struct looked all = look_at_all(fastpath); /* this rank may have asked for a plan itself */
-    if (exchange->kind == WEFT_FASTPATH_MOVES && !goes_by_plan(fastpath, all))
+    const struct looked looked = fastpath->root == WEFT_FASTPATH_NO_ROOT
+                                     ? look_at_all(fastpath) /* this rank may have asked for a plan itself */
+                                     : look_at_root(fastpath);
+    if (exchange->kind == WEFT_FASTPATH_MOVES && !goes_by_plan(fastpath, looked))
         copy_own(fastpath, &exchange->move);
-    return finish(fastpath, exchange, all, weft_call_digest(exchange->call), by_plan, odd);
+    return finish(fastpath, exchange, looked, weft_call_digest(exchange->call), by_plan, odd);
+}
+
+/* A root's word is waited for, and room for the next one. */
+static int run_given(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
+                     uint32_t digest, int *by_plan, struct weft_fastpath_odd *odd)
+{
+    if (fastpath->root != fastpath->rank && __builtin_expect(!spin(fastpath, fastpath->root), 0))
+        return WEFT_AGAIN;
+    if (__builtin_expect(!weft_given_has_room(fastpath), 0) && !spin_for_room(fastpath))
+        return WEFT_AGAIN;
+    return finish(fastpath, exchange, look_at_root(fastpath), digest, by_plan, odd);
 }
 
 int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
@@ -515,10 +467,17 @@ int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath
     begin(fastpath, exchange, digest, 0);
     if (exchange->kind == WEFT_FASTPATH_MOVES)
         copy_own(fastpath, &exchange->move); /* while the others' blocks are on their way */
+    if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
+        return run_given(fastpath, exchange, digest, by_plan, odd);
     const struct looked others = look_at_others(fastpath);
     for (uint32_t r = others.first; r < others.end; r++) {
         if (r != fastpath->rank && __builtin_expect(!spin(fastpath, r), 0))
             return WEFT_AGAIN;
     }
     return finish(fastpath, exchange, others, digest, by_plan, odd);
+}
+
+int weft_fastpath_goes_by_plan(const struct weft_fastpath *fastpath)
+{
+    return goes_by_plan(fastpath, look_at_root(fastpath));
 }

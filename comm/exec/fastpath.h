@@ -10,11 +10,19 @@
  * weft's own that the others have mapped, then reads everybody's and reduces locally: nobody ever reads the
  * user's memory here, so a call that ends early leaves nothing behind that its user could spoil.
  *
- * A rank has two slots and alternates. Slot s is written again two operations later; a rank gets there only
- * after it has seen everybody's contribution to the operation in between, which they publish after they have
- * read slot s. So no acknowledgement is needed. Contributions up to 48 bytes share a cache line with the
- * sequence word: one line transfer per peer. The word also carries the digest of what the ranks must agree
- * on.
+ * Contributions up to 48 bytes share a cache line with the sequence word: one line transfer per peer. The word also carries the digest of
+ * what the ranks must agree on.
+ *
+ * Most operations are exchanges: everybody waits for everybody. For these a rank has two slots and alternates. A slot is written again two
+ * exchanges later; a rank gets there only after it has seen everybody's contribution to the exchange in between, which they publish after
+ * they have read the slot. So no acknowledgement is needed.
+ *
+ * Small broadcasts and scatters are given by their root: the others wait for it, and it waits for nobody while it has room. For these a rank
+ * has WEFT_SLOTS_GIVEN slots in turn. All publish, as in an exchange, what they have to say being their word alone. A slot is written again
+ * when everybody has come to the operation behind the one that used it before. So a root may be that many operations less one ahead. It
+ * compares the others' words when it needs the room, or at the next exchange: two ranks that both take themselves for the root hear of it
+ * then. A slot in which a rank finds a later operation than the one that it looks for was compared by its owner before that was written. The
+ * root's word alone says whether the operation is made by its plan.
  *
  * Slots come from buffers of the context's pool, sixteen communicators' from one, and go back there, so that making and ending
  * communicators leaves peers with no mappings that pile up. A peer that has not noticed an end yet may look at slots of another communicator then: so words
@@ -52,11 +60,15 @@ size_t weft_fastpath_bytes(const struct weft_fastpath *fastpath);
 /* How what has been published is put together. */
 enum weft_fastpath_kind { WEFT_FASTPATH_MOVES, WEFT_FASTPATH_REDUCES, WEFT_FASTPATH_SHOWS };
 
-/* Blocks of equal size that only move. Everybody waits for everybody, a broadcast's root as well: that is what makes two slots
- * enough. */
+/* The most that a root publishes which is ahead, bytes. */
+#define WEFT_FASTPATH_GIVEN_MAX 2048
+#define WEFT_FASTPATH_NO_ROOT   UINT32_MAX
+
+/* Blocks of equal size that only move. */
 struct weft_fastpath_move {
-    size_t block; /* bytes */
-    void *output; /* the blocks of the ranks [first, end) side by side */
+    uint32_t root; /* who gives it; WEFT_FASTPATH_NO_ROOT: it is an exchange */
+    size_t block;  /* bytes */
+    void *output;  /* the blocks of the ranks [first, end) side by side */
     uint32_t first, end;
     size_t theirs, from; /* how much each of them publishes, and where in it the block begins */
     const void *own;     /* the own block where it is among them; it may be in its place already */
@@ -88,6 +100,7 @@ struct weft_fastpath_exchange {
 /* Who is in the way of an operation, and in which other call it is. */
 struct weft_fastpath_odd {
     uint32_t peer;
+    struct weft_call past; /* an earlier call than this one, that a root gave; sequence 0: it is this one */
     char text[200];
 };
 
@@ -113,7 +126,21 @@ uint32_t weft_fastpath_sequence(const struct weft_fastpath *fastpath);
  * has been read. */
 const void *weft_fastpath_shown(const struct weft_fastpath *fastpath, uint32_t rank, size_t size);
 
-/* Whether a rank has come to an operation, which was weft_fastpath_sequence() when it began. [lock] */
-int weft_fastpath_has_published(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence);
+/* Whether an operation, which was weft_fastpath_sequence() when it began, waits for a rank. [lock] */
+int weft_fastpath_awaits(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence);
+
+/* Whether a rank has come to all operations that were given. [lock] */
+int weft_fastpath_follows(const struct weft_fastpath *fastpath, uint32_t rank);
+/* Of a given operation whose root has come: whether it wants a plan. */
+int weft_fastpath_goes_by_plan(const struct weft_fastpath *fastpath);
+/* Where ranks part, a root may have been ahead to its end: each sends the others what it took the last operations for that were given, and
+ * compares. The first fills words and returns how many. The second: WEFT_OK, or WEFT_MISMATCH with odd->text; the bytes are a peer's. [lock] */
+struct weft_fastpath_word {
+    uint64_t word, size;
+};
+#define WEFT_FASTPATH_WORDS_MAX 16
+size_t weft_fastpath_last(const struct weft_fastpath *fastpath, struct weft_fastpath_word *words);
+int weft_fastpath_compare_last(const struct weft_fastpath *fastpath, uint32_t rank, const void *bytes,
+                               size_t size, struct weft_fastpath_odd *odd);
 
 #endif

@@ -54,6 +54,11 @@ void weft_mismatch_cell(const struct weft_call *call, uint32_t digest, uint64_t 
 {
     const char *difference = difference_of(weft_call_digest(call), digest);
     size_t used = begin(call, difference, peer, rank, text, capacity);
+    if (strcmp(difference, "root") == 0) { /* of sixteen ranks at most, then */
+        snprintf(text + used, capacity - used, ": %u and %" PRId32, ((digest >> 20 & 0xf) + 15) % 16,
+                 call->root);
+        return;
+    }
     snprintf(text + used, capacity - used, " (%" PRIu64 " and %" PRIu64 " bytes)", theirs, bytes);
 }
 
