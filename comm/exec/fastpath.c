@@ -396,10 +396,12 @@ static int doubt(const struct weft_fastpath *fastpath, const struct weft_fastpat
     return WEFT_MISMATCH;
 }
 
-/* Everybody's words of a given operation have been compared by this rank alone, or are compared when their room is needed. */
+/* The root's word has been compared; where that is everybody's, and everybody's before, the operation is complete. Else they are compared when
+ * room is needed. */
 static inline int finish_given(struct weft_fastpath *fastpath, struct weft_fastpath_odd *odd)
 {
-    if (fastpath->ranks == 2 && fastpath->root != fastpath->rank) {
+    if (fastpath->ranks == 2 && fastpath->root != fastpath->rank &&
+        fastpath->settled + 1 == fastpath->given) {
         fastpath->settled = fastpath->given;
         fastpath->complete = fastpath->sequence;
         return WEFT_OK;

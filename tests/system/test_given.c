@@ -238,10 +238,30 @@ static int two_roots_body(int rank, int ranks, void *arg)
     return 0;
 }
 
+/* Each is the root of a call behind that, and takes one. */
+static int two_roots_in_turn_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t memory[8] = {0}, got[8];
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    CHECK_OK(weft_broadcast(job.comm, memory, got, 8, WEFT_UINT8, rank, NULL));
+    int status = weft_broadcast(job.comm, memory, got, 8, WEFT_UINT8, 1, NULL);
+    for (int call = 0; call < 2 && status == WEFT_OK; call++)
+        status = weft_broadcast(job.comm, memory, got, 8, WEFT_UINT8, call, NULL);
+    if (status == WEFT_OK)
+        status = weft_barrier(job.comm, NULL);
+    CHECK(status == WEFT_MISMATCH && strstr(weft_error_detail(), "#1") &&
+          strstr(weft_error_detail(), "root"));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
 static void test_two_roots(void **state)
 {
     (void)state;
     assert_int_equal(test_ranks_fork(2, two_roots_body, NULL), 0);
+    assert_int_equal(test_ranks_fork(2, two_roots_in_turn_body, NULL), 0);
 }
 
 /* --- a device takes it */
