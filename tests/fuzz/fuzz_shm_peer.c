@@ -168,10 +168,18 @@ static int prove(void)
     return fd;
 }
 
+/* A frame takes weft's own descriptors along, and no others. */
+static int own(int fd)
+{
+    fd = weft_fd_add(fd);
+    must(fd >= 0);
+    return fd;
+}
+
 static int memory_make(size_t size, int seals)
 {
-    int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    must(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
+    int fd = own(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    must(ftruncate(fd, (off_t)size) == 0);
     fcntl(fd, F_ADD_SEALS, seals);
     return fd;
 }
@@ -190,11 +198,11 @@ static int descriptor(unsigned kind)
     case 4:
         return memory_make(8192, F_SEAL_SHRINK);
     case 5:
-        return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        return own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     case 6:
         must(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
         weft_fd_close(ends[1]);
-        return ends[0];
+        return own(ends[0]);
     default:
         return -1;
     }
@@ -330,7 +338,7 @@ static void fuzz_ring(const uint8_t *data, size_t size)
         length = data[3] & 0x80 ? length << 16 : length & 0x3fff;
         uint64_t lines =
             kind == SHM_RECORD_SKIP ? SHM_RING_LINES - ring.tail % SHM_RING_LINES : shm_record_lines(length);
-        shm_producer_publish(&ring, record, kind, length, data[3] & 1 ? lines : 1 + data[3] % 64);
+        shm_producer_publish(&ring, record, kind, length, data[3] & 1 ? lines : 1u + data[3] % 64u);
         data += 4;
         size -= 4;
         turn();
