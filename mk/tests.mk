@@ -3,7 +3,7 @@
 
 # Where tests of `make check` stand: beside the rooms that they test, and what tests all of it from outside.
 TEST_FOLDERS := $(addprefix tests/,base topo algos devmem transport $(patsubst %,comm/%,boot drive regions exec p2p core form calls) \
-	conform faults harness perf system)
+	conform faults fuzz harness perf system)
 # LEFT_OUT names test programs and scripts, without .c and .sh, that this build does without.
 TEST_SOURCES := $(call buildable,$(filter-out $(LEFT_OUT:=.c),$(wildcard $(TEST_FOLDERS:%=%/test_*.c))))
 TESTS := $(call programs,$(TEST_SOURCES))
@@ -19,6 +19,8 @@ GPU_SOURCES := $(filter-out $(foreach source,$(GPU_SOURCES),$(BUILD_with_$(sourc
 GPU_PROGRAMS := $(call programs,$(GPU_SOURCES))
 LONG := $(call programs,$(wildcard tests/long/*.c))
 FUZZERS := $(call programs,$(call buildable,$(wildcard tests/fuzz/fuzz_*.c)))
+# Fuzz targets without libFuzzer, each with a main of ours: tests/fuzz/test_replay.sh.
+REPLAYS := $(if $(filter tests/fuzz/test_replay,$(LEFT_OUT)),,$(subst /fuzz/fuzz_,/fuzz/replay_,$(FUZZERS)))
 MICRO := $(call programs,$(call buildable,$(wildcard perf/micro/*.c)))
 SCRIPTS := $(filter-out $(LEFT_OUT:=.sh),$(wildcard $(TEST_FOLDERS:%=%/test_*.sh)))
 CHECKS := $(wildcard tests/checks/check_*.sh)
@@ -33,7 +35,7 @@ $(BUILD)/tests/support/golden.o: tests/golden/errors.txt
 
 #: tests         everything that check runs
 .PHONY: tests
-tests: all micro $(TESTS) $(GPU_PROGRAMS) $(RDMA_PROGRAMS)
+tests: all micro $(TESTS) $(GPU_PROGRAMS) $(RDMA_PROGRAMS) $(REPLAYS)
 
 #: single-tests  the programs of rooms whose tests run in one process, and the tools that some of them run
 .PHONY: single-tests
@@ -52,9 +54,10 @@ warnings: $(sort $(patsubst %.o,%.read,$(LIB_OBJECTS) $(TOOL_OBJECTS) $(call obj
 $(BUILD)/%.read: %.c $(BUILD)/config
 	$(call say,READ,$<)mkdir -p $(@D) && $(CC) $(filter-out $(DEPENDS),$(CPPFLAGS_ALL)) $(CFLAGS_ALL) $(EXTRA_$(notdir $*)) -fsyntax-only $< && touch $@
 
-#: fuzzers       the fuzz targets alone, with clang
-.PHONY: fuzzers
+#: fuzzers       the fuzz targets alone, with clang; replays: those that make check plays, with any compiler
+.PHONY: fuzzers replays
 fuzzers: $(FUZZERS)
+replays: $(REPLAYS)
 
 .PHONY: rdma-tests gpu-programs
 rdma-tests: all micro $(RDMA_PROGRAMS)
@@ -114,6 +117,10 @@ $(BUILD)/perf/micro/%: $(BUILD)/perf/micro/%.o $$(call linked_of,perf/micro/$$*)
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $$(call linked_of,tests/fuzz/fuzz_$$*) $(ARCHIVES) \
 		| $$(call beside_of,tests/fuzz/fuzz_$$*)
 	$(call say,LD,$@)$(CC) -fsanitize=fuzzer $(LDFLAGS_ALL) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) -o $@
+
+$(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $$(call linked_of,tests/fuzz/fuzz_$$*) \
+		$(ARCHIVES) | $$(call beside_of,tests/fuzz/fuzz_$$*)
+	$(call say,LD,$@)$(CC) $(LDFLAGS_ALL) $(TEST_LINK) $(filter %.o,$^) $(filter %.a,$^) $(TOOLS_LIBS) -o $@
 
 # A program that goes to other machines alone.
 ALONE := $(call programs,$(foreach source,$(ALL_TEST_SOURCES),$(if $(BUILD_alone_$(source:.c=)),$(source))))
