@@ -1,15 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The ABI: nothing that programs built against the committed baseline (tests/abi/libweft.abi) rely on has changed. --refresh rewrites
-# the baseline.
+# the baseline, once the new one is whole.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 library=${BUILD:-build}/libweft.so
 baseline=tests/abi/libweft.abi
 options=(--drop-private-types --exported-interfaces-only)
 if [[ ${1:-} == --refresh ]]; then
-    abidw --headers-dir include/weft "${options[@]}" --no-corpus-path --no-comp-dir-path --drop-undefined-syms \
-        --no-show-locs "$library" >"$baseline" || exit 1
+    if ! command -v abidw >/dev/null; then
+        echo "no abidw to write $baseline with, which is left as it is: install the package abigail-tools" >&2
+        exit 1
+    fi
+    if ! abidw --headers-dir include/weft "${options[@]}" --no-corpus-path --no-comp-dir-path --drop-undefined-syms \
+        --no-show-locs "$library" >"$baseline.part" || ! mv "$baseline.part" "$baseline"; then
+        rm -f "$baseline.part"
+        echo "$baseline is left as it is" >&2
+        exit 1
+    fi
     echo "wrote $baseline"
     exit
 fi
