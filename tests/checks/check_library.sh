@@ -29,17 +29,31 @@ printf 'int weft_planted(void);\nint weft_planted(void)\n{\n    return 0;\n}\n' 
 ${CC:-gcc} -c "$work/planted.c" -o "$work/planted.o" && ar rs "$work/planted.a" "$work/planted.o" 2>/dev/null
 nothing "a planted object is not found" "$([[ $(unreached "$work/planted.a") == planted.o ]] || echo "unreached: $(unreached "$work/planted.a")")"
 
-# What the Python package compiles the library from.
+# What the Python package compiles the library from: every kind of file that lies in its folders, by suffix. mk/ has scripts besides.
+listed_in() { sed -n "s/^$1 = \(.*\)/\1/p" bindings/torch/weft_build.py | grep -o '"[^"]*"' | tr -d '"'; }
+# All files there; where there is no checkout, those of a tarball's list, or whatever there is.
+package_files() {
+    local folders
+    readarray -t folders < <(listed_in FOLDERS | grep -vx mk)
+    if [[ $(git rev-parse --show-toplevel 2>/dev/null) == "$(pwd -P)" ]]; then git ls-files "${folders[@]}"; elif [[ -f MANIFEST ]]; then
+        printf '%s/\n' "${folders[@]}" | awk 'FNR == NR { folder[++count] = $0; next }
+            { for (i = 1; i <= count; i++) if (index($0, folder[i]) == 1) print }' - MANIFEST
+    else
+        find "${folders[@]}" -type f | sort
+    fi
+}
+left_out_of() { # SUFFIXES
+    awk -v suffixes="$1" 'BEGIN { count = split(suffixes, s, " "); for (i = 1; i <= count; i++) taken[s[i]] = 1 }
+        { name = $0; sub(/.*\//, "", name); suffix = match(name, /.\.[^.]*$/) ? substr(name, RSTART + 1) : ""; if (!(suffix in taken)) print }'
+}
+package_files >"$work/package"
+suffixes=$(listed_in SUFFIXES | paste -sd ' ')
 nothing "files of the library that bindings/torch/weft_build.py leaves out of the package: the suffix is not in its SUFFIXES" \
-    "$(python3 - <<'EOF'
-import pathlib, re, subprocess
-text = pathlib.Path("bindings/torch/weft_build.py").read_text()
-taken = {name: set(re.findall(r'"([^"]*)"', re.search(rf"^{name} = (.*)$", text, re.M).group(1))) for name in ("FOLDERS", "SUFFIXES")}
-for path in subprocess.run(["git", "ls-files", *sorted(taken["FOLDERS"] - {"mk"})], capture_output=True, text=True).stdout.split():
-    if pathlib.Path(path).suffix not in taken["SUFFIXES"]:
-        print(path)
-EOF
-)"
+    "$(left_out_of "$suffixes" <"$work/package")"
+# The check itself: files of a suffix that is not taken are found.
+nothing "kinds of files that this would not miss" "$(for kind in .c .h .cl; do
+    [[ $(left_out_of "$(tr ' ' '\n' <<<"$suffixes" | grep -vxF "$kind" | paste -sd ' ')" <"$work/package") ]] || echo "$kind"
+done)"
 
 nothing "global names of libweft.a, and public functions that are none" \
     "$(diff <(nm -g --defined-only "$BUILD/libweft.a" | awk 'NF == 3 { print $3 }' | sort) \
