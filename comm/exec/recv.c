@@ -21,8 +21,9 @@
 /* Steps this close to the window's oldest may hold receive buffers, so that those further on cannot take
  * what the oldest needs. */
 #define BUFFER_DISTANCE 8
-#define SIGN_SLICES                                                                                          \
-    4 /* of 128 KB, which are read in less than the 100 us that WEFT_SPIN_US is, both by default */
+/* Read in less than the 100 us that WEFT_SPIN_US is by default, after which a sender that hears nothing sleeps. In bytes: how long reading
+ * takes does not depend on WEFT_SLICE_SHM. A longer slice has a sign each. */
+#define SIGN_BYTES (512u << 10)
 
 static const struct weft_exec_peer *peer_of(const struct weft_exec_op *op,
                                             const struct weft_inflight *inflight)
@@ -50,7 +51,7 @@ static int announce_taken(struct weft_exec_op *op, struct weft_inflight *infligh
 static int give_sign(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t consumed)
 {
     int status = WEFT_OK;
-    if (consumed < inflight->slices && consumed - inflight->reported < SIGN_SLICES)
+    if (consumed < inflight->slices && (consumed - inflight->reported) * inflight->slice_bytes < SIGN_BYTES)
         return WEFT_OK;
     if (consumed < inflight->slices)
         status = weft_inflight_send(op, inflight, WEFT_WIRE_TAKEN, 0, consumed, NULL, 0);

@@ -198,6 +198,15 @@ static void test_two_messages_mapped(void **state)
     two_messages(1);
 }
 
+/* Signs of life are given by bytes: slices of another size make no more of them. */
+static void test_two_messages_small_slices(void **state)
+{
+    (void)state;
+    setenv("WEFT_SLICE_SHM", "16384", 1);
+    two_messages(1);
+    unsetenv("WEFT_SLICE_SHM");
+}
+
 /* --- more than may be offered at a time, and matched from the last one on */
 
 static int send_many(const struct job *job, uint8_t *memory, int round)
@@ -268,8 +277,11 @@ int main(void)
 {
     scene = test_ranks_shared(sizeof *scene);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stopped_sender), cmocka_unit_test(test_stopped_sender_mapped),
-        cmocka_unit_test(test_two_messages),   cmocka_unit_test(test_two_messages_mapped),
+        cmocka_unit_test(test_stopped_sender),
+        cmocka_unit_test(test_stopped_sender_mapped),
+        cmocka_unit_test(test_two_messages),
+        cmocka_unit_test(test_two_messages_mapped),
+        cmocka_unit_test(test_two_messages_small_slices),
         cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
