@@ -29,6 +29,11 @@ int fake_device_index(ze_device_handle_t device, const char *call)
     return -1;
 }
 
+ze_device_handle_t fake_device_handle(int index)
+{
+    return (ze_device_handle_t)(void *)&handles[index][0];
+}
+
 ze_result_t fake_device_get(ze_driver_handle_t driver, uint32_t *count, ze_device_handle_t *devices)
 {
     int from = fake_driver_index(driver, "zeDeviceGet");
@@ -57,7 +62,11 @@ ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properti
     int i = fake_device_index(device, "zeDeviceGetProperties");
     if (i < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES, "zeDeviceGetProperties"))
+    int is_hertz = properties && properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
+    if (!fake_expect_struct(properties,
+                            is_hertz ? ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2
+                                     : ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES,
+                            "zeDeviceGetProperties"))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.properties_result)
         return (ze_result_t)ze_fake.properties_result;
@@ -67,6 +76,8 @@ ze_result_t fake_device_properties(ze_device_handle_t device, ze_device_properti
     properties->numSlices = 1; /* so that two groups of 256 run at a time */
     properties->numSubslicesPerSlice = 2;
     properties->numEUsPerSubslice = 4;
+    properties->timerResolution = is_hertz ? 1000000000 / FAKE_TICK_NS : FAKE_TICK_NS;
+    properties->timestampValidBits = ze_fake.time_bits ? ze_fake.time_bits : 32;
     properties->numThreadsPerEU = properties->physicalEUSimdWidth = 8;
     memset(properties->uuid.id, 0x5a, sizeof properties->uuid.id);
     uint32_t tile = (uint32_t)((char *)(void *)device - handles[i]);

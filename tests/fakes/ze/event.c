@@ -102,9 +102,23 @@ ze_result_t fake_event_destroy(ze_event_handle_t event)
     return ZE_RESULT_SUCCESS;
 }
 
+int fake_event_driver(const struct fake_event *event)
+{
+    return event->pool->context->driver;
+}
+
+/* What the host asks of an event, or does with it. */
+static int is_the_hosts(const struct fake_event *event, const char *call)
+{
+    return fake_expect((event->pool->flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE) != 0, call,
+                       "ze_event_pool_flag_t, HOST_VISIBLE", "the event is not visible to the host");
+}
+
 ze_result_t fake_event_host_signal(ze_event_handle_t event)
 {
     struct fake_event *found = (void *)event;
+    if (!is_the_hosts(found, "zeEventHostSignal"))
+        return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
     pthread_mutex_lock(&fake_lock);
     found->is_signalled = 1;
     pthread_cond_broadcast(&fake_moved);
@@ -115,6 +129,8 @@ ze_result_t fake_event_host_signal(ze_event_handle_t event)
 ze_result_t fake_event_host_reset(ze_event_handle_t event)
 {
     struct fake_event *found = (void *)event;
+    if (!is_the_hosts(found, "zeEventHostReset"))
+        return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
     pthread_mutex_lock(&fake_lock);
     int is_idle = !found->signals && !found->waits;
     if (is_idle)
@@ -134,6 +150,8 @@ static ze_result_t state_of(const struct fake_event *event)
 
 ze_result_t fake_event_query(ze_event_handle_t event)
 {
+    if (!is_the_hosts((const struct fake_event *)(const void *)event, "zeEventQueryStatus"))
+        return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
     pthread_mutex_lock(&fake_lock);
     ze_result_t result = state_of((const struct fake_event *)(const void *)event);
     pthread_mutex_unlock(&fake_lock);

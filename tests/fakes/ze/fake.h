@@ -9,6 +9,8 @@
 
 #include "tests/fakes/ze/ze_fake.h"
 
+#define FAKE_TICK_NS 40 /* of the devices' clocks */
+
 extern struct ze_fake ze_fake;
 
 /* --- check.c */
@@ -53,6 +55,7 @@ ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer,
 ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties);
 ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties);
 uint32_t fake_group_size(void);
+ze_device_handle_t fake_device_handle(int index);
 /* The number of the device, or of the one whose tile it is; -1, a violation, where it is none. */
 int fake_device_index(ze_device_handle_t device, const char *call);
 
@@ -119,6 +122,7 @@ ze_result_t fake_event_host_signal(ze_event_handle_t event);
 ze_result_t fake_event_host_reset(ze_event_handle_t event);
 ze_result_t fake_event_host_synchronize(ze_event_handle_t event, uint64_t timeout_ns);
 ze_result_t fake_event_query(ze_event_handle_t event);
+int fake_event_driver(const struct fake_event *event);
 
 /* --- module.c */
 
@@ -156,5 +160,18 @@ ze_result_t fake_append_launch(ze_command_list_handle_t list, ze_kernel_handle_t
 ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, const void *source,
                              size_t size, ze_event_handle_t signal, uint32_t wait_count,
                              ze_event_handle_t *waits);
+ze_result_t fake_append_fill(ze_command_list_handle_t list, void *destination, const void *pattern,
+                             size_t pattern_size, size_t size, ze_event_handle_t signal, uint32_t wait_count,
+                             ze_event_handle_t *waits);
+ze_result_t fake_append_time(ze_command_list_handle_t list, uint64_t *ticks, ze_event_handle_t signal,
+                             uint32_t wait_count, ze_event_handle_t *waits);
+/* Calls of API 1.9, found as those of external.c are. */
+ze_result_t ze_fake_list_is_immediate(ze_command_list_handle_t list, ze_bool_t *is_immediate);
+ze_result_t ze_fake_list_device(ze_command_list_handle_t list, ze_device_handle_t *device);
+ze_result_t ze_fake_queue_group(ze_command_queue_handle_t queue, uint32_t *group);
+/* What a program's kernel does, for tests: it ends when *flag is not 0. It is a barrier as well. */
+ze_result_t ze_fake_append_spin(ze_command_list_handle_t list, const int *flag);
+/* Whether nothing of a list or command queue is in flight. */
+int ze_fake_is_idle(const void *list);
 
 #endif

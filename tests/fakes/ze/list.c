@@ -3,13 +3,21 @@
  * between two barriers run in any order, says the specification: here the last one comes first, so that a barrier that is missing is missed. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/fakes/ze/fake_kernel.h"
 
-#define WAITS 8
+#define WAITS         8
+#define PATTERN_BYTES 16
+
+enum what { BARRIER, LAUNCH, COPY, FILL, TIME };
 
 struct command {
-    int is_barrier;
+    enum what what;
+    const int *flag; /* of a barrier that ends when this is not 0; NULL: of none such */
+    unsigned char pattern[PATTERN_BYTES];
+    size_t pattern_size;
     void *to;
     const void *from_memory;
     void *destination; /* as the driver reaches them */
@@ -28,6 +36,7 @@ struct fake_list {
     enum kind kind;
     struct fake_context *context;
     int device, is_ending, is_closed, in_flight;
+    _Atomic int users;
     uint32_t group; /* of command queues */
     struct command *first, **end;
     pthread_t thread; /* not of a recorded one */
@@ -62,16 +71,46 @@ static void run_kernel(const struct command *command)
     pthread_mutex_lock(&fake_lock);
 }
 
+/* The device's clock. With fake_lock. */
+static void note_time(uint64_t *ticks)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    uint64_t time = ns / FAKE_TICK_NS;
+    if (ze_fake.time_count) {
+        time = ze_fake.times[0];
+        ze_fake.times[0] = ze_fake.times[1];
+        ze_fake.time_count--;
+    }
+    *ticks = time & ((UINT64_C(1) << (ze_fake.time_bits ? ze_fake.time_bits : 32)) - 1);
+}
+
+/* Without the lock: others go on. */
+static void spin(const int *flag)
+{
+    pthread_mutex_unlock(&fake_lock);
+    while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+        usleep(50);
+    pthread_mutex_lock(&fake_lock);
+}
+
 /* With fake_lock. */
 static void run(struct fake_list *list, struct command *command)
 {
     await(command);
     while (ze_fake.is_lost)
         pthread_cond_wait(&fake_moved, &fake_lock);
-    if (command->launch.kernel)
+    if (command->flag)
+        spin(command->flag);
+    if (command->what == LAUNCH)
         run_kernel(command);
-    else if (!command->is_barrier)
+    else if (command->what == COPY)
         memmove(command->destination, command->source, command->size);
+    else if (command->what == TIME)
+        note_time(command->destination);
+    for (size_t i = 0; command->what == FILL && i < command->size; i++)
+        ((unsigned char *)command->destination)[i] = command->pattern[i % command->pattern_size];
     use(command, -1);
     for (uint32_t w = 0; w < command->wait_count; w++)
         command->waits[w]->waits--;
@@ -90,13 +129,13 @@ static void run(struct fake_list *list, struct command *command)
 static struct command *take(struct fake_list *list)
 {
     struct command *taken = NULL, *command;
-    while ((command = list->first) && !(taken && command->is_barrier)) {
+    while ((command = list->first) && !(taken && command->what == BARRIER)) {
         list->first = command->next;
         if (!list->first)
             list->end = &list->first;
         command->next = taken;
         taken = command;
-        if (command->is_barrier)
+        if (command->what == BARRIER)
             break;
     }
     return taken;
@@ -244,15 +283,36 @@ static int reach(const struct fake_list *to, struct fake_launch *launch)
     return is_good;
 }
 
+/* The memory of a command that is none of a kernel. With fake_lock. */
+static int find_memory(const struct fake_list *to, struct command *command, const char *call)
+{
+    struct fake_span span;
+    char *reached = NULL;
+    command->destination = fake_reach(command->to, command->size, to->context->driver);
+    command->source = fake_reach(command->from_memory, command->size, to->context->driver);
+    if (command->what == COPY || command->what == FILL)
+        return fake_expect(command->destination && (command->what == FILL || command->source), call, call,
+                           "memory that is not of this driver");
+    return command->what != TIME ||
+           fake_expect(fake_kernel_reach(command->to, to->device, &reached, &span), call,
+                       "zeCommandListAppendWriteGlobalTimestamp", "the device does not reach dstptr");
+}
+
+/* Lists and events have to be of one context, says the specification; drivers ask for less, and SYCL and weft have one each. */
+static int check_events(const struct fake_list *to, const struct command *command, const char *call)
+{
+    int is_good = !command->signal || fake_event_driver(command->signal) == to->context->driver;
+    for (uint32_t w = 0; w < command->wait_count; w++)
+        is_good &= fake_event_driver(command->waits[w]) == to->context->driver;
+    return fake_expect(is_good, call, "zeCommandListAppendBarrier", "an event of another driver") &&
+           check_event(command->signal, call);
+}
+
 /* Takes the command over. With fake_lock. */
 static ze_result_t enqueue(struct fake_list *to, struct command *command, const char *call)
 {
-    command->destination = fake_reach(command->to, command->size, to->context->driver);
-    command->source = fake_reach(command->from_memory, command->size, to->context->driver);
-    int is_good = check_event(command->signal, call) && reach(to, &command->launch) &&
-                  fake_expect(command->is_barrier || command->launch.kernel ||
-                                  (command->destination && command->source),
-                              call, "zeCommandListAppendMemoryCopy", "memory that is not of this driver");
+    int is_good =
+        check_events(to, command, call) && reach(to, &command->launch) && find_memory(to, command, call);
     if (!is_good) {
         free(command);
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -272,13 +332,9 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     return ZE_RESULT_SUCCESS;
 }
 
-static ze_result_t append(ze_command_list_handle_t list, const struct command *wanted,
-                          ze_event_handle_t signal, uint32_t wait_count, ze_event_handle_t *waits,
-                          const char *call)
+static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_event_handle_t signal,
+                       uint32_t wait_count, ze_event_handle_t *waits, const char *call)
 {
-    struct fake_list *to = (void *)list;
-    if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
-        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect(!wait_count == !waits && wait_count <= WAITS, call, "Events",
                      "numWaitEvents without phWaitEvents") ||
         !fake_expect(!to->is_closed, call, "Command Lists, Recording", "the list is closed"))
@@ -302,6 +358,20 @@ static ze_result_t append(ze_command_list_handle_t list, const struct command *w
         result = enqueue(to, command, call);
     }
     pthread_mutex_unlock(&fake_lock);
+    return result;
+}
+
+static ze_result_t append(ze_command_list_handle_t list, const struct command *wanted,
+                          ze_event_handle_t signal, uint32_t wait_count, ze_event_handle_t *waits,
+                          const char *call)
+{
+    struct fake_list *to = (void *)list;
+    if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    fake_expect(to->users++ == 0, call, "Core Programming Guide, Command Lists",
+                "two threads append to one list");
+    ze_result_t result = put(to, wanted, signal, wait_count, waits, call);
+    to->users--;
     return result;
 }
 
@@ -345,7 +415,8 @@ ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
     for (uint32_t i = 0; i < count && result == ZE_RESULT_SUCCESS; i++) {
         struct fake_list *list = (void *)lists[i];
         if (!fake_expect(list->is_closed, call, "Command Lists, Submission", "the list is not closed") ||
-            !fake_expect(list->in_flight == 0, call, "Command Lists, Submission", "the list is in flight"))
+            !fake_expect(list->in_flight == 0, call, "Command Lists, Submission", "the list is in flight") ||
+            !fake_expect(list->group == to->group, call, call, "the list is of another group"))
             result = ZE_RESULT_ERROR_INVALID_ARGUMENT;
         for (const struct command *one = list->first; one && result == ZE_RESULT_SUCCESS; one = one->next) {
             struct command *copy = malloc(sizeof *copy);
@@ -365,7 +436,7 @@ ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
 ze_result_t fake_append_barrier(ze_command_list_handle_t list, ze_event_handle_t signal, uint32_t wait_count,
                                 ze_event_handle_t *waits)
 {
-    const struct command barrier = {.is_barrier = 1};
+    const struct command barrier = {.what = BARRIER};
     return append(list, &barrier, signal, wait_count, waits, "zeCommandListAppendBarrier");
 }
 
@@ -375,7 +446,7 @@ ze_result_t fake_append_launch(ze_command_list_handle_t list, ze_kernel_handle_t
 {
     static const char call[] = "zeCommandListAppendLaunchKernel";
     const struct fake_list *to = (const void *)list;
-    struct command launch = {.is_barrier = 0};
+    struct command launch = {.what = LAUNCH};
     if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     if (!fake_expect(to->group == 1, call, call, "the list's group does not compute") ||
@@ -388,6 +459,69 @@ ze_result_t fake_append_copy(ze_command_list_handle_t list, void *destination, c
                              size_t size, ze_event_handle_t signal, uint32_t wait_count,
                              ze_event_handle_t *waits)
 {
-    const struct command copy = {.to = destination, .from_memory = source, .size = size};
+    const struct command copy = {.what = COPY, .to = destination, .from_memory = source, .size = size};
     return append(list, &copy, signal, wait_count, waits, "zeCommandListAppendMemoryCopy");
+}
+
+ze_result_t fake_append_fill(ze_command_list_handle_t list, void *destination, const void *pattern,
+                             size_t pattern_size, size_t size, ze_event_handle_t signal, uint32_t wait_count,
+                             ze_event_handle_t *waits)
+{
+    static const char call[] = "zeCommandListAppendMemoryFill";
+    struct command fill = {.what = FILL, .to = destination, .size = size, .pattern_size = pattern_size};
+    if (!fake_expect(pattern_size && pattern_size <= PATTERN_BYTES && !(pattern_size & (pattern_size - 1)),
+                     call, call, "pattern_size is no power of two, or too large"))
+        return ZE_RESULT_ERROR_INVALID_SIZE;
+    memcpy(fill.pattern, pattern, pattern_size);
+    return append(list, &fill, signal, wait_count, waits, call);
+}
+
+ze_result_t fake_append_time(ze_command_list_handle_t list, uint64_t *ticks, ze_event_handle_t signal,
+                             uint32_t wait_count, ze_event_handle_t *waits)
+{
+    static const char call[] = "zeCommandListAppendWriteGlobalTimestamp";
+    const struct command time = {.what = TIME, .to = ticks, .size = sizeof *ticks};
+    if (!fake_expect(ticks && (uintptr_t)ticks % sizeof *ticks == 0, call, call,
+                     "dstptr is NULL or not aligned to 8 bytes"))
+        return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    return append(list, &time, signal, wait_count, waits, call);
+}
+
+/* --- what only tests find */
+
+__attribute__((visibility("default"))) ze_result_t ze_fake_append_spin(ze_command_list_handle_t list,
+                                                                       const int *flag)
+{
+    const struct command spin = {.what = BARRIER, .flag = flag};
+    return append(list, &spin, NULL, 0, NULL, "a kernel of the program's");
+}
+
+__attribute__((visibility("default"))) int ze_fake_is_idle(const void *list)
+{
+    const struct fake_list *found = list;
+    pthread_mutex_lock(&fake_lock);
+    int is_idle = found->in_flight == 0;
+    pthread_mutex_unlock(&fake_lock);
+    return is_idle;
+}
+
+__attribute__((visibility("default"))) ze_result_t ze_fake_list_is_immediate(ze_command_list_handle_t list,
+                                                                             ze_bool_t *is_immediate)
+{
+    *is_immediate = ((const struct fake_list *)(const void *)list)->kind == IMMEDIATE;
+    return ZE_RESULT_SUCCESS;
+}
+
+__attribute__((visibility("default"))) ze_result_t ze_fake_list_device(ze_command_list_handle_t list,
+                                                                       ze_device_handle_t *device)
+{
+    *device = fake_device_handle(((const struct fake_list *)(const void *)list)->device);
+    return ZE_RESULT_SUCCESS;
+}
+
+__attribute__((visibility("default"))) ze_result_t ze_fake_queue_group(ze_command_queue_handle_t queue,
+                                                                       uint32_t *group)
+{
+    *group = ((const struct fake_list *)(const void *)queue)->group;
+    return ZE_RESULT_SUCCESS;
 }

@@ -124,6 +124,8 @@ API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_comma
     table->pfnDestroy = fake_list_destroy;
     table->pfnAppendBarrier = fake_append_barrier;
     table->pfnAppendMemoryCopy = fake_append_copy;
+    table->pfnAppendMemoryFill = fake_append_fill;
+    table->pfnAppendWriteGlobalTimestamp = fake_append_time;
     table->pfnAppendLaunchKernel = fake_append_launch;
     return result;
 }

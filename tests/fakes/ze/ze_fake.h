@@ -53,6 +53,9 @@ struct ze_fake {
     uint32_t pool_numbers;       /* parts of pools have numbers of their own */
     uint32_t numbers_by_address; /* an address has the same number each time, which no driver may do */
     int32_t dmabuf_more;         /* bytes that a dma-buf is longer than what it is of, or shorter */
+    uint64_t times[2];           /* of the devices' clocks, that are noted next; */
+    uint32_t time_count;         /* so many */
+    uint32_t time_bits;          /* that the clocks have; 0: 32 */
     uint32_t module_result, kernel_result;                    /* ze_result_t */
     uint32_t no_spirv, no_float64, no_denormals, no_division; /* of 64-bit numbers, rounded correctly */
     uint32_t group_size;                                      /* work items of a group, at most; 0: 1024 */
