@@ -40,8 +40,8 @@ void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *c
         device->driver.zeCommandQueueDestroy(channel->commands);
 }
 
-static ze_result_t append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
-                          const struct weft_ze_command *command)
+ze_result_t weft_ze_list_append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
+                                const struct weft_ze_command *command)
 {
     ze_event_handle_t wait = command->wait;
     const ze_group_count_t groups = {command->blocks, 1, 1};
@@ -52,6 +52,9 @@ static ze_result_t append(const struct weft_ze_driver *driver, ze_command_list_h
         return driver->zeCommandListAppendMemoryCopy(list, command->destination, command->source,
                                                      command->size, command->signal, wait != NULL,
                                                      wait ? &wait : NULL);
+    if (command->ticks)
+        return driver->zeCommandListAppendWriteGlobalTimestamp(list, command->ticks, command->signal,
+                                                               wait != NULL, wait ? &wait : NULL);
     return driver->zeCommandListAppendBarrier(list, command->signal, wait != NULL, wait ? &wait : NULL);
 }
 
@@ -93,7 +96,7 @@ static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch
     const struct weft_ze_driver *driver = &queue->device->driver;
     ze_result_t result = driver->zeCommandListAppendBarrier(batch->list, NULL, 0, NULL);
     if (result == ZE_RESULT_SUCCESS)
-        result = append(driver, batch->list, command);
+        result = weft_ze_list_append(driver, batch->list, command);
     if (result == ZE_RESULT_SUCCESS)
         result = driver->zeCommandListAppendBarrier(batch->list, batch->end->handle, 0, NULL);
     if (result == ZE_RESULT_SUCCESS)
@@ -107,7 +110,7 @@ ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct
 {
     struct weft_device *device = queue->device;
     if (queue->channel.list)
-        return append(&device->driver, queue->channel.list, command);
+        return weft_ze_list_append(&device->driver, queue->channel.list, command);
     struct weft_ze_batch *batch = take(device, &queue->channel), **end = &queue->channel.batches;
     ze_result_t result = batch ? ZE_RESULT_SUCCESS : make(queue, &batch);
     if (result != ZE_RESULT_SUCCESS)

@@ -31,6 +31,12 @@ typedef ze_result_t weft_ze_ipc_descriptor_function(ze_context_handle_t context,
                                                     uint64_t *descriptor);
 typedef ze_result_t weft_ze_ipc_put_function(ze_context_handle_t context, ze_ipc_mem_handle_t handle);
 
+/* API 1.9: what a command list is, and which device's; the group of a command queue. */
+typedef ze_result_t weft_ze_list_is_immediate_function(ze_command_list_handle_t list,
+                                                       ze_bool_t *is_immediate);
+typedef ze_result_t weft_ze_list_device_function(ze_command_list_handle_t list, ze_device_handle_t *device);
+typedef ze_result_t weft_ze_queue_group_function(ze_command_queue_handle_t queue, uint32_t *group);
+
 /* --- the table */
 
 /* X(symbol, type, whether it is needed) */
@@ -71,6 +77,10 @@ typedef ze_result_t weft_ze_ipc_put_function(ze_context_handle_t context, ze_ipc
     X(zeCommandListDestroy, __typeof__(zeCommandListDestroy), 1)                                             \
     X(zeCommandListAppendBarrier, __typeof__(zeCommandListAppendBarrier), 1)                                 \
     X(zeCommandListAppendMemoryCopy, __typeof__(zeCommandListAppendMemoryCopy), 1)                           \
+    X(zeCommandListAppendWriteGlobalTimestamp, __typeof__(zeCommandListAppendWriteGlobalTimestamp), 1)       \
+    X(zeCommandListIsImmediate, weft_ze_list_is_immediate_function, 0)                                       \
+    X(zeCommandListGetDeviceHandle, weft_ze_list_device_function, 0)                                         \
+    X(zeCommandQueueGetOrdinal, weft_ze_queue_group_function, 0)                                             \
     X(zeModuleCreate, __typeof__(zeModuleCreate), 1)                                                         \
     X(zeModuleDestroy, __typeof__(zeModuleDestroy), 1)                                                       \
     X(zeModuleBuildLogGetString, __typeof__(zeModuleBuildLogGetString), 1)                                   \

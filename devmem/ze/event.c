@@ -5,7 +5,10 @@
  * who marked it, and every wait for it in a queue, as long as that is in flight. Without any it is retired; when it has been signalled
  * it is reset and used again.
  *
- * Source: oneAPI Level Zero Specification, "Core Programming Guide", Synchronization Primitives, Events.
+ * Time. An event that notes the time has a word of host memory, into which the device writes its clock in front of signalling the event. It is not one
+ * with a timestamp of its own (ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP): the specification says what those note of kernels, but not of barriers.
+ *
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Synchronization Primitives, Events; zeCommandListAppendWriteGlobalTimestamp.
  */
 #include <stdlib.h>
 
@@ -24,6 +27,14 @@ static void drop(struct weft_device_event *event)
     place->retired = event;
 }
 
+/* Of one that has been signalled: the device has written there. With the lock. */
+static void forget_time(struct weft_device_event *event)
+{
+    if (event->ticks)
+        event->device->driver.zeMemFree(event->device->places[event->place].context, event->ticks);
+    event->ticks = NULL;
+}
+
 /* Resets retired events that have been signalled. What one of them stood behind is dropped, and may be next. With the lock. */
 static void collect(struct weft_device *device, struct weft_ze_place *place)
 {
@@ -36,6 +47,7 @@ static void collect(struct weft_device *device, struct weft_ze_place *place)
             kept = event;
             continue;
         }
+        forget_time(event);
         event->next = place->unused;
         place->unused = event;
         if (event->awaits)
@@ -99,6 +111,7 @@ struct weft_device_event *weft_ze_event_get(struct weft_device *device, int ordi
     if (event) {
         place->unused = event->next;
         event->ordinal = ordinal;
+        event->is_timed = 0;
         event->users = 1;
         event->next = NULL;
     }
@@ -123,6 +136,16 @@ void weft_ze_event_put(struct weft_device_event *event)
     pthread_mutex_unlock(&device->lock);
 }
 
+void weft_ze_event_free(struct weft_device_event *event)
+{
+    struct weft_device *device = event->device;
+    pthread_mutex_lock(&device->lock);
+    if (event->ticks && device->driver.zeEventQueryStatus(event->handle) == ZE_RESULT_SUCCESS)
+        forget_time(event);
+    drop(event);
+    pthread_mutex_unlock(&device->lock);
+}
+
 void weft_ze_event_unused(struct weft_device_event *event)
 {
     struct weft_device *device = event->device;
@@ -141,17 +164,109 @@ int weft_ze_test(struct weft_device_event *event)
         return 1;
     if (result == ZE_RESULT_NOT_READY)
         return 0;
+    weft_ze_waits_rescue(event->device, event->ordinal);
     return weft_ze_fail(event->device, result, "work on device %d has failed", event->ordinal);
 }
 
-void weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place)
+/* --- time */
+
+ze_result_t weft_ze_event_time(struct weft_device_event *event)
+{
+    struct weft_device *device = event->device;
+    const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void *ticks = event->ticks;
+    ze_result_t result =
+        ticks ? ZE_RESULT_SUCCESS
+              : device->driver.zeMemAllocHost(device->places[event->place].context, &desc,
+                                              sizeof *event->ticks, sizeof *event->ticks, &ticks);
+    if (result != ZE_RESULT_SUCCESS)
+        return result;
+    event->ticks = ticks;
+    event->is_timed = 1;
+    return result;
+}
+
+/* Drivers before API 1.2 know nanoseconds only, and say whole ones. */
+static ze_result_t find_clock(const struct weft_device *device, int ordinal, double *ns_per_tick,
+                              uint32_t *bits)
+{
+    const struct weft_ze_driver *driver = &device->driver;
+    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    ze_api_version_t version = (ze_api_version_t)0;
+    ze_device_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+    ze_result_t result = driver->zeDriverGetApiVersion(device->places[known->place].driver, &version);
+    int is_hertz = version >= ZE_API_VERSION_1_2;
+    if (is_hertz)
+        properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
+    if (result == ZE_RESULT_SUCCESS)
+        result = driver->zeDeviceGetProperties(known->device, &properties);
+    if (result == ZE_RESULT_SUCCESS && !properties.timerResolution)
+        result = ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    if (result == ZE_RESULT_SUCCESS) {
+        *ns_per_tick =
+            is_hertz ? 1e9 / (double)properties.timerResolution : (double)properties.timerResolution;
+        *bits = properties.timestampValidBits;
+    }
+    return result;
+}
+
+int weft_ze_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns)
+{
+    struct weft_device *device = from->device;
+    double ns_per_tick = 0;
+    uint32_t bits = 0;
+    if (!from->is_timed || !to->is_timed || from->ordinal != to->ordinal)
+        return device->params.fail(WEFT_INVALID,
+                                   "the time between two events: expected events of one device that were "
+                                   "marked with WEFT_DEVICE_EVENT_TIMED");
+    int states[2] = {weft_ze_test(from), weft_ze_test(to)};
+    for (int i = 0; i < 2; i++) {
+        if (states[i] < 0)
+            return states[i];
+    }
+    if (!states[0] || !states[1])
+        return device->params.fail(WEFT_AGAIN, "the time between two events, one of which has not happened");
+    ze_result_t result = find_clock(device, from->ordinal, &ns_per_tick, &bits);
+    if (result != ZE_RESULT_SUCCESS)
+        return weft_ze_fail(device, result, "asking for the clock of device %d", from->ordinal);
+    /* The clock begins again behind its last bit: of the two ways around, the time is the shorter one. */
+    uint64_t passed = *to->ticks - *from->ticks;
+    int unused = bits && bits < 64 ? 64 - (int)bits : 0;
+    *ns = (double)((int64_t)(passed << unused) >> unused) * ns_per_tick;
+    return WEFT_OK;
+}
+
+/* --- the end */
+
+/* With the lock. */
+static int are_signalled(struct weft_device *device, struct weft_ze_place *place)
+{
+    struct weft_device_event *first = NULL;
+    while (place->retired && place->retired != first) { /* as long as there are fewer each time */
+        first = place->retired;
+        collect(device, place);
+    }
+    for (const struct weft_device_event *event = place->retired; event; event = event->next) {
+        if (device->driver.zeEventQueryStatus(event->handle) == ZE_RESULT_NOT_READY)
+            return 0;
+    }
+    return 1;
+}
+
+int weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place)
 {
     struct weft_ze_pool *pool;
-    while ((pool = place->pools)) {
+    pthread_mutex_lock(&device->lock);
+    int is_idle = are_signalled(device, place);
+    pthread_mutex_unlock(&device->lock);
+    while (is_idle && (pool = place->pools)) {
         place->pools = pool->next;
-        for (uint32_t i = 0; i < pool->made; i++)
+        for (uint32_t i = 0; i < pool->made; i++) {
             device->driver.zeEventDestroy(pool->events[i].handle);
+            forget_time(&pool->events[i]);
+        }
         device->driver.zeEventPoolDestroy(pool->handle);
         free(pool);
     }
+    return is_idle;
 }

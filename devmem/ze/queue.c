@@ -98,6 +98,8 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
         return;
     }
     int is_over = has_ended(queue);
+    if (queue->device->driver.zeEventQueryStatus(queue->end->handle) == ZE_RESULT_ERROR_DEVICE_LOST)
+        weft_ze_waits_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     if (is_over)
@@ -123,6 +125,16 @@ void weft_ze_queues_sweep(struct weft_device *device)
     while ((left = over)) {
         over = left->next;
         end(left);
+    }
+}
+
+void weft_ze_queues_end(struct weft_device *device)
+{
+    int64_t deadline_ns = weft_clock_ns() + WEFT_DEVICE_CLOSE_MS * INT64_C(1000000);
+    weft_ze_queues_sweep(device);
+    while (device->left && weft_clock_ns() < deadline_ns) {
+        usleep(CLOSE_POLL_US);
+        weft_ze_queues_sweep(device);
     }
 }
 

@@ -30,20 +30,24 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     return WEFT_OK;
 }
 
-/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the context they are of. */
+/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the context they are of; and so
+ * does a stream of the program's that has yet to pass a stream wait. */
 static void place_close(struct weft_device *device, struct weft_ze_place *place)
 {
-    if (device->left)
-        return;
-    weft_ze_events_destroy(device, place);
-    device->driver.zeContextDestroy(place->context);
+    int is_idle = !device->left;
+    for (int i = 0; i < device->count; i++)
+        is_idle &= &device->places[device->ordinals[i].place] != place || weft_ze_streams_close(device, i);
+    if (is_idle && weft_ze_events_destroy(device, place))
+        device->driver.zeContextDestroy(place->context);
 }
 
 static void ze_close(struct weft_device *device)
 {
     int is_here = device->pid == getpid();
-    if (is_here)
-        weft_ze_queues_sweep(device);
+    if (is_here) {
+        weft_ze_queues_end(device);
+        weft_ze_waits_sweep(device, 1);
+    }
     for (int i = 0; i < device->count; i++) /* kernels of queues that were left may be in flight */
         weft_ze_launcher_close(device, i, is_here && !device->left);
     if (is_here) {
@@ -118,7 +122,7 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
     ze_result_t result = device->driver.zeDeviceGetProperties(known->device, &properties);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
-    info.flags = (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
+    info.flags = WEFT_DEVICE_STREAM_WAITS | (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
                  (weft_ze_reduces(device, ordinal) ? WEFT_DEVICE_REDUCES : 0);
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
@@ -152,14 +156,19 @@ const struct weft_device_ops weft_ze_ops = {
     .queue_close = weft_ze_queue_close,
     .copy = weft_ze_copy,
     .reduce = weft_ze_reduce,
+    .mark_stream = weft_ze_mark_stream,
     .mark = weft_ze_mark,
     .test = weft_ze_test,
     .await = weft_ze_await,
-    .event_free = weft_ze_event_put,
+    .event_free = weft_ze_event_free,
+    .wait_stream = weft_ze_wait_stream,
+    .wait_open = weft_ze_wait_open,
+    .wait_free = weft_ze_wait_free,
     .allocate = weft_ze_allocate,
     .release = weft_ze_release,
     .pin = weft_ze_pin,
     .unpin = weft_ze_unpin,
     .in_use = ze_in_use,
     .reaches = weft_ze_reaches,
+    .elapsed = weft_ze_elapsed,
 };

@@ -39,8 +39,10 @@ struct weft_device_event {
     ze_event_handle_t handle;
     int place, ordinal; /* its driver; where it was marked */
     int users; /* who asks for it, the queue whose last wait it stands behind, events that await it. With the lock */
-    struct weft_device_event *awaits; /* what a queue waits for in front of this one */
-    struct weft_device_event *next;   /* retired, or unused */
+    struct weft_device_event *awaits; /* what a queue or a stream waits for in front of this one */
+    uint64_t *ticks; /* the device's time there, in host memory of the driver's; NULL: none was wanted yet */
+    int is_timed;
+    struct weft_device_event *next; /* retired, or unused */
 };
 
 struct weft_ze_pool {
@@ -58,6 +60,23 @@ struct weft_ze_place {
     struct weft_device_event *retired, *unused; /* the first ones may not have been signalled yet */
 };
 
+/* A stream of the program's, as a pointer names it. */
+struct weft_ze_stream {
+    void *given;
+    ze_command_list_handle_t list;      /* an immediate one; NULL: */
+    ze_command_queue_handle_t commands; /* a command queue, */
+    uint32_t group;                     /* of this group */
+};
+
+/* A place where a stream waits: an event that weft signals, and one that the stream signals behind it. */
+struct weft_device_wait {
+    struct weft_device *device;
+    struct weft_device_event *opens, *passed;
+    int opener;  /* the ordinal of the queue that it was left to; -1: none */
+    int is_free; /* nobody but a queue has it any more */
+    struct weft_device_wait *next;
+};
+
 struct weft_ze_ordinal {
     ze_device_handle_t device;
     int place;
@@ -67,6 +86,7 @@ struct weft_ze_ordinal {
     uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
     int exports, imports;                     /* memory, as a dma-buf */
     struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
+    struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
 };
 
@@ -88,6 +108,7 @@ struct weft_ze_pin {
 /* A command list of a command queue: one operation, and an event behind it. */
 struct weft_ze_batch {
     ze_command_list_handle_t list;
+    uint32_t group; /* of a list in a command queue of the program's */
     struct weft_device_event *end;
     struct weft_ze_batch *next; /* the oldest first */
 };
@@ -117,6 +138,7 @@ struct weft_device {
     struct weft_ze_import *imports;
     struct weft_ze_mapping *mappings; /* mapping.h */
     struct weft_device_queue *left;   /* with work that waits for ever */
+    struct weft_device_wait *waits;   /* that were left to queues */
 };
 
 struct weft_device_queue {
@@ -193,21 +215,27 @@ struct weft_device_event *weft_ze_event_get(struct weft_device *device, int ordi
 /* One more user, and one less. */
 void weft_ze_event_use(struct weft_device_event *event);
 void weft_ze_event_put(struct weft_device_event *event);
+/* The last, of who marked it. */
+void weft_ze_event_free(struct weft_device_event *event);
 /* Gives back one that nothing signals. */
 void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
-/* Of one driver; nothing of them is in flight. */
-void weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place);
+/* Makes the event, which has not been signalled, one that notes the device's time: weft_ze_command has to name its ticks. */
+ze_result_t weft_ze_event_time(struct weft_device_event *event);
+int weft_ze_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns);
+/* Gives back those of one driver: 1. 0: some have yet to be signalled, by streams of the program's, and all are left. */
+int weft_ze_events_destroy(struct weft_device *device, struct weft_ze_place *place);
 
 /* --- channel.c */
 
-/* One command: a launch of a kernel whose arguments are set; a copy; or, with neither kernel nor destination, a barrier. */
+/* One command: a launch of a kernel whose arguments are set; a copy; a look at the device's clock; or, with none of these, a barrier. */
 struct weft_ze_command {
     ze_kernel_handle_t kernel;
     uint32_t blocks;
     void *destination;
     const void *source;
     size_t size;
+    uint64_t *ticks;          /* where the device's time goes; NULL: nowhere */
     ze_event_handle_t signal; /* NULL: none */
     ze_event_handle_t wait;   /* NULL: none */
 };
@@ -218,6 +246,33 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct
 void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
 /* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
+/* To any list. */
+ze_result_t weft_ze_list_append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
+                                const struct weft_ze_command *command);
+
+/* --- stream.c */
+
+/* What a pointer names; what it cannot be is WEFT_INVALID with a text. */
+int weft_ze_stream_find(struct weft_device *device, int ordinal, void *given, struct weft_ze_stream *found);
+/* A barrier behind all that the stream holds, in front of all that follows. The event that it signals may not be reset before a command queue is
+ * through with it: it gets a user more for that. */
+ze_result_t weft_ze_stream_append(struct weft_device *device, int ordinal,
+                                  const struct weft_ze_stream *stream, struct weft_device_event *signal,
+                                  const struct weft_device_event *wait);
+int weft_ze_mark_stream(struct weft_device *device, int ordinal, void *given, uint32_t flags,
+                        struct weft_device_event **marked);
+/* Gives back the lists of an ordinal that command queues are through with. 0: they are not with all, and those are left. */
+int weft_ze_streams_close(struct weft_device *device, int ordinal);
+
+/* --- wait.c */
+
+int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, struct weft_device_wait **wait);
+int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue);
+void weft_ze_wait_free(struct weft_device_wait *wait);
+/* Work on the ordinal has failed: opens what its queues were to open. */
+void weft_ze_waits_rescue(struct weft_device *device, int ordinal);
+/* Forgets the waits that queues have opened; is_last: the others as well. */
+void weft_ze_waits_sweep(struct weft_device *device, int is_last);
 
 /* --- load.c, launch.c */
 
@@ -238,5 +293,7 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **eve
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event);
 /* Ends command lists that were left, where what they waited for has come. */
 void weft_ze_queues_sweep(struct weft_device *device);
+/* The same, and waits a little for the others. */
+void weft_ze_queues_end(struct weft_device *device);
 
 #endif

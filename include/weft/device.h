@@ -14,7 +14,8 @@
  *             cached about memory (registrations, handles) is valid as long as identify() still gives the same identity.
  *   queue     weft's own sequence of work on one device; work in one queue runs in order, queues run beside each other and
  *             beside the program's streams. A queue never waits for the program.
- *   stream    the program's own sequence of work, whatever its runtime calls it (cudaStream_t, ...), passed as a pointer.
+ *   stream    the program's own sequence of work, whatever its runtime calls it, passed as a pointer: a cudaStream_t; of Level Zero an
+ *             immediate command list, or a command queue with the lowest bit of its pointer set.
  *   event     a place in a queue or a stream; it has happened when all work before it is done.
  *     wait      a stream wait: a place in a stream at which it waits until the host or a queue opens it.
  *

@@ -6,13 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
 
 #include "devmem/ze/ze.h"
 #include "tests/support/device_suite.h"
 #include "tests/support/ze_scene.h"
+#include "tests/support/ze_streams.h"
 
 static struct ze_fake *fake;
 
@@ -47,14 +47,21 @@ static void check_empty(const struct weft_device_kind *kind)
 {
     (void)kind;
     assert_int_equal(fake->allocations, 0);
-    assert_int_equal(fake->lists + fake->queues, 0);
     if (fake->violations)
         fail_msg("%u calls that are forbidden, the first: %s", fake->violations, fake->first_violation);
 }
 
+/* And nothing that weft keeps as long as the kind is open. */
+static void check_closed(void)
+{
+    assert_int_equal(fake->lists + fake->queues, 0);
+    assert_int_equal(fake->contexts + fake->pools + fake->events, 0);
+    assert_int_equal(fake->modules + fake->kernels + fake->logs, 0);
+}
+
 #define ZE                                                                                                   \
     .kind = "ze", .owns = 1, .faults = 1, .managed = 1, .reuses = 1, .keeps = 1, .scales_sums = 1,           \
-    .check_empty = check_empty
+    .streams = ze_streams, .no_own_stream = 1, .check_empty = check_empty, .check_closed = check_closed
 
 static struct device_row rows[] = {
     {.label = "ze", ZE, .shares = 1, .dmabufs = 1, .absent = load},
@@ -67,12 +74,5 @@ int main(void)
     setenv("WEFT_LOG", "error", 0);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         rows[r].no_reductions = !weft_ze_has_kernels();
-    int failed = device_suite_run(rows, sizeof rows / sizeof *rows);
-    if (fake &&
-        (fake->contexts || fake->pools || fake->events || fake->modules || fake->kernels || fake->logs)) {
-        fprintf(stderr, "left: %d contexts, %d pools, %d events, %d modules, %d kernels, %d build logs\n",
-                fake->contexts, fake->pools, fake->events, fake->modules, fake->kernels, fake->logs);
-        failed++;
-    }
-    return failed;
+    return device_suite_run(rows, sizeof rows / sizeof *rows);
 }

@@ -51,6 +51,8 @@ void device_close(struct device_world *world)
     if (world->row->check_empty)
         world->row->check_empty(world->kind);
     weft_devices_destroy(world->devices);
+    if (world->row->check_closed)
+        world->row->check_closed();
     if (!world->row->keeps)
         assert_int_equal(test_leak_check(&world->before), 0);
     if (world->row->plugin)

@@ -39,12 +39,15 @@ struct device_row {
     int collectives;        /* runs them, */
     int collectives_beside; /* and promises that any number of them get on */
     int fails;              /* all its work fails: runs the tests of that only */
+    int no_own_stream;      /* NULL is no stream */
     /* Where the kind has streams. */
     void (*streams)(const struct weft_device_kind *kind, struct device_streams *streams);
     /* NULL, or the reason why this machine cannot run the row. May be NULL. */
     const char *(*absent)(void);
     /* After each test, with nothing of it left. May be NULL. */
     void (*check_empty)(const struct weft_device_kind *kind);
+    /* And when the kind has been closed. May be NULL. */
+    void (*check_closed)(void);
 };
 
 /* Runs the suite on each row; the number of failed tests, or 77 when no row could run here. */

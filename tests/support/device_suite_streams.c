@@ -255,6 +255,20 @@ static void the_devices_own_stream_is_one(void **state)
     device_close(&world);
 }
 
+static void without_an_own_stream_null_is_refused(void **state)
+{
+    struct device_world world;
+    struct weft_device_wait *wait = NULL;
+    struct weft_device_event *event = NULL;
+    device_open(&world, device_row(state));
+    assert_int_equal(world.ops->mark_stream(world.device, 0, NULL, 0, &event), WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "no default stream"));
+    assert_int_equal(world.ops->wait_stream(world.device, 0, NULL, &wait), WEFT_INVALID);
+    assert_non_null(strstr(weft_error_detail(), "no default stream"));
+    assert_true(!wait && !event);
+    device_close(&world);
+}
+
 /* The device's time between two events lies between what the host sees from inside and from outside; clocks may differ by a
  * hundredth, and a tick. */
 static void the_device_has_the_time(void **state)
@@ -319,7 +333,9 @@ size_t device_stream_tests(const struct device_row *row, struct CMUnitTest *test
         return used;
     }
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(events_are_places_in_streams);
-    tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_devices_own_stream_is_one);
+    tests[used++] = row->no_own_stream
+                        ? (struct CMUnitTest)cmocka_unit_test(without_an_own_stream_null_is_refused)
+                        : (struct CMUnitTest)cmocka_unit_test(the_devices_own_stream_is_one);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(the_device_has_the_time);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(calls_are_served_in_the_streams_order);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(a_wait_can_be_opened_at_once);
