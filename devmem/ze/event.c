@@ -157,6 +157,19 @@ void weft_ze_event_unused(struct weft_device_event *event)
     pthread_mutex_unlock(&device->lock);
 }
 
+/* --- asking */
+
+void weft_ze_events_rescue(struct weft_device *device, int ordinal)
+{
+    pthread_mutex_lock(&device->lock);
+    for (struct weft_device_wait *wait = device->waits; wait; wait = wait->next) {
+        if (wait->opener == ordinal &&
+            device->driver.zeEventQueryStatus(wait->opens->handle) != ZE_RESULT_SUCCESS)
+            device->driver.zeEventHostSignal(wait->opens->handle);
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
 int weft_ze_test(struct weft_device_event *event)
 {
     ze_result_t result = event->device->driver.zeEventQueryStatus(event->handle);
@@ -164,7 +177,7 @@ int weft_ze_test(struct weft_device_event *event)
         return 1;
     if (result == ZE_RESULT_NOT_READY)
         return 0;
-    weft_ze_waits_rescue(event->device, event->ordinal);
+    weft_ze_events_rescue(event->device, event->ordinal);
     return weft_ze_fail(event->device, result, "work on device %d has failed", event->ordinal);
 }
 

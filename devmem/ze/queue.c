@@ -99,7 +99,7 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
     }
     int is_over = has_ended(queue);
     if (queue->device->driver.zeEventQueryStatus(queue->end->handle) == ZE_RESULT_ERROR_DEVICE_LOST)
-        weft_ze_waits_rescue(queue->device, queue->ordinal);
+        weft_ze_events_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     if (is_over)

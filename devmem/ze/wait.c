@@ -6,7 +6,7 @@
  * takes no lock of the driver's that a stream could have, so it does not fail while the device works.
  *
  * A wait that was left to a queue stays known here, also when its owner has freed it, until it is open: of a device that fails
- * the queue never comes there, and a stream on another device would wait for ever. Whoever learns of the failure opens those from the host.
+ * the queue never comes there, and a stream on another device would wait for ever. Whoever learns of the failure opens those from the host (weft_ze_events_rescue()).
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Synchronization Primitives, Events: the host may signal an event
  * that a device waits for.
@@ -134,15 +134,4 @@ void weft_ze_waits_sweep(struct weft_device *device, int is_last)
         over = wait->next;
         forget(wait);
     }
-}
-
-void weft_ze_waits_rescue(struct weft_device *device, int ordinal)
-{
-    pthread_mutex_lock(&device->lock);
-    for (struct weft_device_wait *wait = device->waits; wait; wait = wait->next) {
-        if (wait->opener == ordinal &&
-            device->driver.zeEventQueryStatus(wait->opens->handle) != ZE_RESULT_SUCCESS)
-            device->driver.zeEventHostSignal(wait->opens->handle);
-    }
-    pthread_mutex_unlock(&device->lock);
 }

@@ -220,6 +220,8 @@ void weft_ze_event_free(struct weft_device_event *event);
 /* Gives back one that nothing signals. */
 void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
+/* Work on the ordinal has failed: opens the stream waits that its queues were to open. */
+void weft_ze_events_rescue(struct weft_device *device, int ordinal);
 /* Makes the event, which has not been signalled, one that notes the device's time: weft_ze_command has to name its ticks. */
 ze_result_t weft_ze_event_time(struct weft_device_event *event);
 int weft_ze_elapsed(struct weft_device_event *from, struct weft_device_event *to, double *ns);
@@ -269,8 +271,6 @@ int weft_ze_streams_close(struct weft_device *device, int ordinal);
 int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, struct weft_device_wait **wait);
 int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue);
 void weft_ze_wait_free(struct weft_device_wait *wait);
-/* Work on the ordinal has failed: opens what its queues were to open. */
-void weft_ze_waits_rescue(struct weft_device *device, int ordinal);
 /* Forgets the waits that queues have opened; is_last: the others as well. */
 void weft_ze_waits_sweep(struct weft_device *device, int is_last);
 

@@ -206,6 +206,72 @@ static int plant_threads(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* What streams are made of. */
+static int plant_streams(void)
+{
+    const ze_event_pool_desc_t hidden = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .count = 1};
+    const ze_event_desc_t one = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC};
+    struct weft_device_queue *queue, *far;
+    ze_event_pool_handle_t pool;
+    ze_event_handle_t event;
+    uint64_t ticks;
+    ZE_CHECK(begin());
+    fake->driver_count = 2;
+    fake->devices[1].driver = 1;
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK && ops.queue_open(device, 1, &far) == WEFT_OK);
+    const struct weft_ze_driver *driver = &device->driver;
+    ZE_CHECK(driver->zeEventPoolCreate(device->places[0].context, &hidden, 0, NULL, &pool) == 0 &&
+             driver->zeEventCreate(pool, &one, &event) == 0);
+    PLANT(driver->zeEventHostSignal(event), "not visible to the host");
+    PLANT(driver->zeEventHostReset(event), "not visible to the host");
+    PLANT(driver->zeEventQueryStatus(event), "not visible to the host");
+    PLANT(driver->zeCommandListAppendBarrier(far->channel.list, event, 0, NULL),
+          "an event of another driver");
+    PLANT(driver->zeCommandListAppendBarrier(far->channel.list, NULL, 1, &event),
+          "an event of another driver");
+    PLANT(driver->zeCommandListAppendWriteGlobalTimestamp(queue->channel.list, &ticks, NULL, 0, NULL),
+          "does not reach dstptr");
+    PLANT(driver->zeCommandListAppendWriteGlobalTimestamp(
+              queue->channel.list, (uint64_t *)(void *)((char *)&ticks + 4), NULL, 0, NULL),
+          "not aligned to 8 bytes");
+    fake->violations = 0;
+    return 0;
+}
+
+/* One of two threads that append to one list. */
+struct appender {
+    pthread_t thread;
+    const struct weft_ze_driver *driver;
+    ze_command_list_handle_t list;
+    int64_t until_ns;
+};
+
+static void *append_again_and_again(void *arg)
+{
+    const struct appender *appender = arg;
+    while (!fake->violations && weft_clock_ns() < appender->until_ns)
+        appender->driver->zeCommandListAppendBarrier(appender->list, NULL, 0, NULL);
+    return NULL;
+}
+
+static int plant_appenders(void)
+{
+    struct appender appenders[2];
+    struct weft_device_queue *queue;
+    ZE_CHECK(begin() && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        appenders[i] = (struct appender){.driver = &device->driver, .list = queue->channel.list};
+        appenders[i].until_ns = weft_clock_ns() + 20 * INT64_C(1000000000);
+        ZE_CHECK(pthread_create(&appenders[i].thread, NULL, append_again_and_again, &appenders[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(appenders[i].thread, NULL);
+    ZE_CHECK(fake->violations && strstr(fake->first_violation, "two threads append to one list"));
+    fake->violations = 0;
+    ops.queue_close(queue);
+    return ze_scene_end(&ops, fake, device);
+}
+
 static void in_a_child(int (*function)(void))
 {
     if (!weft_ze_has_kernels())
@@ -231,9 +297,22 @@ static void test_setters(void **state)
     in_a_child(plant_threads);
 }
 
+static void test_streams(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(plant_streams), 0);
+}
+
+static void test_appenders(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(plant_appenders), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_setters), cmocka_unit_test(test_modules),
-                                       cmocka_unit_test(test_launches)};
+                                       cmocka_unit_test(test_launches), cmocka_unit_test(test_streams),
+                                       cmocka_unit_test(test_appenders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

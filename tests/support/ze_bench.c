@@ -5,6 +5,7 @@
 
 #include "devmem/ze/ze.h"
 #include "tests/support/ze_scene.h"
+#include "tests/support/ze_streams.h"
 
 static struct ze_fake *fake;
 
@@ -66,7 +67,17 @@ static int left_of_masked(const struct device_seat *seat)
     return check_imports(seat, 0) || !reduces;
 }
 
-const struct device_bench ze_bench = {.kind = "ze", .begin = begin, .left = count_left};
+static int begin_queues(int rank)
+{
+    CHECK(begin(rank) == 0);
+    fake->no_immediate = 1;
+    return 0;
+}
+
+const struct device_bench ze_bench = {
+    .kind = "ze", .begin = begin, .streams = ze_streams, .left = count_left};
+const struct device_bench ze_queues_bench = {
+    .kind = "ze", .begin = begin_queues, .streams = ze_streams, .left = count_left};
 const struct device_bench ze_sharing_bench = {.kind = "ze", .begin = begin, .left = left_of_sharing};
 const struct device_bench ze_addressed_bench = {
     .kind = "ze", .begin = begin_addressed, .left = left_of_sharing};

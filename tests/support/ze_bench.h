@@ -7,6 +7,8 @@
 
 /* Two devices. Nothing is left of them, and no call was one that the specification forbids. */
 extern const struct device_bench ze_bench;
+/* And where the driver has no immediate command lists. */
+extern const struct device_bench ze_queues_bench;
 /* The same, where ranks map each other's memory: some is mapped. */
 extern const struct device_bench ze_sharing_bench;
 /* And where the driver gives an address the same number each time. */

@@ -3,6 +3,7 @@
 #include "tests/support/ze_streams.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -11,11 +12,12 @@
 #include "tests/support/ze_scene.h"
 
 #define STREAMS 8
-#define LISTS   32 /* that a command queue got in the life of a stream */
+#define LISTS   512 /* that a command queue gets between two that wait for it */
 
 /* A stream, and what is destroyed with it. */
 struct stream {
-    void *handle; /* NULL: none */
+    int is_taken;
+    void *handle;
     ze_context_handle_t context;
     ze_device_handle_t device;
     ze_command_list_handle_t list;
@@ -25,21 +27,45 @@ struct stream {
 };
 
 static struct weft_ze_driver driver;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of which are taken; each is one thread's */
 static struct stream streams[STREAMS];
 
 static struct stream *find(const void *handle)
 {
-    for (int i = 0; i < STREAMS; i++) {
-        if (streams[i].handle == handle)
-            return &streams[i];
+    struct stream *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < STREAMS && !found; i++) {
+        if (streams[i].is_taken && streams[i].handle == handle)
+            found = &streams[i];
     }
-    return NULL;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static struct stream *take(void)
+{
+    struct stream *taken = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < STREAMS && !taken; i++)
+        taken = streams[i].is_taken ? NULL : &streams[i];
+    if (taken)
+        *taken = (struct stream){.is_taken = 1};
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+static int load(void)
+{
+    char text[WEFT_ZE_TEXT];
+    pthread_mutex_lock(&lock);
+    int failed = weft_ze_driver_load(&driver, text, sizeof text) != 1 || driver.zeInit(0) != 0;
+    pthread_mutex_unlock(&lock);
+    return failed ? -1 : 0;
 }
 
 static int stream_open(int ordinal, void **opened)
 {
-    char text[WEFT_ZE_TEXT];
-    struct stream *stream = find(NULL);
+    struct stream *stream = take(), made = {.is_taken = 1};
     ze_driver_handle_t from;
     ze_device_handle_t devices[8];
     uint32_t count = 1, device_count = 8;
@@ -47,17 +73,20 @@ static int stream_open(int ordinal, void **opened)
     const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                           .ordinal = 1,
                                           .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
-    if (!stream || weft_ze_driver_load(&driver, text, sizeof text) != 1 || driver.zeInit(0) != 0 ||
-        driver.zeDriverGet(&count, &from) != 0 || driver.zeDeviceGet(from, &device_count, devices) != 0)
+    if (!stream || load() != 0 || driver.zeDriverGet(&count, &from) != 0 ||
+        driver.zeDeviceGet(from, &device_count, devices) != 0)
         return -1;
-    *stream = (struct stream){.device = devices[ordinal]};
-    if (driver.zeContextCreate(from, &plain, &stream->context) != 0)
+    made.device = devices[ordinal];
+    if (driver.zeContextCreate(from, &plain, &made.context) != 0)
         return -1;
-    if (driver.zeCommandListCreateImmediate(stream->context, stream->device, &desc, &stream->list) == 0)
-        stream->handle = stream->list;
-    else if (driver.zeCommandQueueCreate(stream->context, stream->device, &desc, &stream->commands) == 0)
-        stream->handle = (char *)(void *)stream->commands + 1;
-    *opened = stream->handle;
+    if (driver.zeCommandListCreateImmediate(made.context, made.device, &desc, &made.list) == 0)
+        made.handle = made.list;
+    else if (driver.zeCommandQueueCreate(made.context, made.device, &desc, &made.commands) == 0)
+        made.handle = (char *)(void *)made.commands + 1;
+    pthread_mutex_lock(&lock);
+    *stream = made;
+    pthread_mutex_unlock(&lock);
+    *opened = made.handle;
     return stream->handle ? 0 : -1;
 }
 
@@ -104,7 +133,7 @@ static int stream_fill(void *handle, void *memory, int byte, size_t size)
     return !list || !append || append(list, memory, &pattern, 1, size, NULL, 0, NULL) || end(stream, list);
 }
 
-/* The event's own pool goes with it. */
+/* The event's own pool goes with it, and so do the lists that the command queue is through with. */
 static int stream_sync(void *handle)
 {
     struct stream *stream = find(handle);
@@ -119,6 +148,8 @@ static int stream_sync(void *handle)
         end(stream, list))
         return -1;
     int failed = driver.zeEventHostSynchronize(event, UINT64_MAX) != 0;
+    while (stream->list_count > 0)
+        failed |= driver.zeCommandListDestroy(stream->lists[--stream->list_count]) != 0;
     return failed | driver.zeEventDestroy(event) | driver.zeEventPoolDestroy(pool);
 }
 
@@ -133,12 +164,12 @@ static int stream_close(void *handle)
 {
     struct stream *stream = find(handle);
     int failed = stream_sync(handle);
-    for (int i = 0; i < stream->list_count; i++)
-        failed |= driver.zeCommandListDestroy(stream->lists[i]);
     failed |= stream->list ? driver.zeCommandListDestroy(stream->list)
                            : driver.zeCommandQueueDestroy(stream->commands);
     failed |= driver.zeContextDestroy(stream->context);
-    *stream = (struct stream){.handle = NULL};
+    pthread_mutex_lock(&lock);
+    *stream = (struct stream){.is_taken = 0};
+    pthread_mutex_unlock(&lock);
     return failed;
 }
 

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ze; beside ze */
+/* Streams of the kind "ze" where the conformance suite does not look: pointers that are no stream, the device's clock, failures of the driver,
+ * lists that are used again, and a kind that is closed in front of a stream. Each on immediate lists and on command queues. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "devmem/registry.h"
+#include "devmem/ze/ze.h"
+#include "tests/support/child.h"
+#include "tests/support/ze_scene.h"
+#include "tests/support/ze_streams.h"
+
+static struct weft_device_ops ops; /* complete */
+static struct device_streams streams;
+static struct weft_device *device;
+static struct ze_fake *fake;
+static int on_queues; /* whether streams are command queues */
+
+/* A stream on device 0 that runs until flag is set. 0 on success. */
+static int begin(void **stream, const int *flag)
+{
+    fake = ze_scene_begin(&ops, &device);
+    if (!fake)
+        return -1;
+    fake->no_immediate = (uint32_t)on_queues;
+    ze_streams(NULL, &streams);
+    if (ops.count(device) != 2 || streams.open(0, stream) != 0)
+        return -1;
+    return flag ? streams.wait(*stream, flag) : 0;
+}
+
+static int end(void *stream)
+{
+    int failed = streams.close(stream);
+    return ze_scene_end(&ops, fake, device) || failed || fake->lists || fake->queues || fake->events;
+}
+
+static void set(int *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static int await(struct weft_device_event *event)
+{
+    int state;
+    while ((state = ops.test(event)) == 0)
+        usleep(20);
+    return state;
+}
+
+/* --- what a pointer may be */
+
+static int refuse(void)
+{
+    void *stream;
+    struct weft_device_event *event;
+    struct weft_device_wait *wait;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    const struct weft_ze_driver *driver = &device->driver;
+    for (uintptr_t i = 0; i < 2; i++) {
+        ZE_CHECK(ops.mark_stream(device, 0, (void *)i, 0, &event) == WEFT_INVALID);
+        ZE_CHECK(strstr(ze_said, "Level Zero has no default stream: expected an immediate command list, or a "
+                                 "command queue with the lowest bit of its pointer set"));
+        ZE_CHECK(ops.wait_stream(device, 0, (void *)i, &wait) == WEFT_INVALID);
+    }
+    ZE_CHECK(ops.mark_stream(device, 2, stream, 0, &event) == WEFT_INVALID);
+    const ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC};
+    ze_command_list_handle_t recorded;
+    ZE_CHECK(driver->zeCommandListCreate(device->places[0].context, device->ordinals[0].device, &desc,
+                                         &recorded) == ZE_RESULT_SUCCESS);
+    /* A loader of API 1.9 says what a list is; the drivers behind it need not. */
+    device->driver.zeCommandListIsImmediate = ze_scene_function("ze_fake_list_is_immediate");
+    ZE_CHECK(ops.mark_stream(device, 0, recorded, 0, &event) == WEFT_INVALID);
+    ZE_CHECK(strstr(ze_said, "is a command list that has to be closed and executed"));
+    device->driver.zeCommandListGetDeviceHandle = ze_scene_function("ze_fake_list_device");
+    int status = ops.wait_stream(device, 1, stream, &wait);
+    if (on_queues) { /* nothing says whose they are */
+        ZE_CHECK(status == WEFT_OK && ops.wait_open(wait, NULL) == WEFT_OK);
+        ops.wait_free(wait);
+    } else {
+        ZE_CHECK(status == WEFT_INVALID && strstr(ze_said, "is not one of Level Zero device 1"));
+    }
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK && await(event) == 1);
+    ops.event_free(event);
+    ZE_CHECK(driver->zeCommandListDestroy(recorded) == ZE_RESULT_SUCCESS);
+    return end(stream);
+}
+
+/* A command queue of another group gets lists of that one, where the driver says which. */
+static int find_group(void)
+{
+    void *unused;
+    struct weft_device_event *event;
+    ze_command_queue_handle_t commands;
+    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC};
+    ZE_CHECK(begin(&unused, NULL) == 0);
+    const struct weft_ze_driver *driver = &device->driver;
+    ZE_CHECK(driver->zeCommandQueueCreate(device->places[0].context, device->ordinals[0].device, &desc,
+                                          &commands) == ZE_RESULT_SUCCESS);
+    void *stream = (char *)(void *)commands + 1;
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_INVALID && fake->violations == 1);
+    ZE_CHECK(strstr(fake->first_violation, "the list is of another group"));
+    fake->violations = 0;
+    device->driver.zeCommandQueueGetOrdinal = ze_scene_function("ze_fake_queue_group");
+    for (int i = 0; i < 3; i++) { /* lists of both groups are kept side by side */
+        ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK && await(event) == 1);
+        ops.event_free(event);
+        ZE_CHECK(ops.mark_stream(device, 0, unused, 0, &event) == WEFT_OK && await(event) == 1);
+        ops.event_free(event);
+    }
+    ZE_CHECK(driver->zeCommandQueueDestroy(commands) == ZE_RESULT_SUCCESS);
+    return end(unused);
+}
+
+/* --- the clock */
+
+static int look_at_the_clock(void)
+{
+    void *stream;
+    struct weft_device_event *events[2];
+    double ns = 0, back_ns = 0;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    fake->time_bits = 24; /* it begins again between the two */
+    fake->times[0] = 0xfffff0;
+    fake->times[1] = 0x10;
+    fake->time_count = 2;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ops.mark_stream(device, 0, stream, WEFT_DEVICE_EVENT_TIMED, &events[i]) == WEFT_OK &&
+                 await(events[i]) == 1);
+    ZE_CHECK(ops.elapsed(events[0], events[1], &ns) == WEFT_OK && ns == 0x20 * 40.0);
+    ZE_CHECK(ops.elapsed(events[1], events[0], &back_ns) == WEFT_OK && back_ns == -ns);
+    fake->properties_result = ZE_RESULT_ERROR_DEVICE_LOST;
+    ZE_CHECK(ops.elapsed(events[0], events[1], &ns) == WEFT_SYSTEM);
+    ZE_CHECK(strstr(ze_said, "asking for the clock of device 0"));
+    fake->properties_result = 0;
+    ops.event_free(events[0]);
+    ops.event_free(events[1]);
+    ZE_CHECK(fake->allocations == 0);
+    return end(stream);
+}
+
+/* --- failures */
+
+/* What fails leaves the stream as it was, and nothing behind. */
+static int fail_by_the_driver(void)
+{
+    void *stream;
+    struct weft_device_event *event;
+    struct weft_device_wait *wait;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    fake->pool_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_NOMEM);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_NOMEM);
+    fake->pool_result = 0;
+    fake->alloc_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.mark_stream(device, 0, stream, WEFT_DEVICE_EVENT_TIMED, &event) == WEFT_NOMEM);
+    fake->alloc_result = 0;
+    fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_SYSTEM);
+    ZE_CHECK(strstr(ze_said, "marking a place in stream"));
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_SYSTEM);
+    ZE_CHECK(strstr(ze_said, "putting a wait into stream"));
+    fake->append_result = 0;
+    if (on_queues) {
+        fake->list_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+        ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_NOMEM);
+        fake->list_result = 0;
+    }
+    ZE_CHECK(streams.sync(stream) == 0);
+    return end(stream);
+}
+
+/* The device of the queue is lost, or the queue takes nothing any more: the host opens what they were to open. */
+static int open_all(void)
+{
+    void *stream;
+    struct weft_device_wait *wait;
+    struct weft_device_queue *queue;
+    struct weft_device_event *behind, *passed, *more;
+    int flag = 0;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK);
+    fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
+    ZE_CHECK(ops.wait_open(wait, queue) == WEFT_OK);
+    fake->append_result = 0;
+    ZE_CHECK(streams.sync(stream) == 0);
+    ops.wait_free(wait);
+
+    struct weft_device_event *never = weft_ze_event_get(device, 0); /* the queue stays in front of it */
+    ZE_CHECK(never && ops.await(queue, never) == WEFT_OK && ops.mark(queue, &behind) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &passed) == WEFT_OK);
+    ZE_CHECK(ops.wait_open(wait, queue) == WEFT_OK);
+    ops.wait_free(wait);
+    usleep(2000);
+    ZE_CHECK(ops.test(passed) == 0 && device->waits);
+    fake->is_lost = 1;
+    ZE_CHECK(ops.test(behind) == WEFT_SYSTEM);
+    fake->is_lost = 0;
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &more) == WEFT_OK && await(more) == 1);
+    ZE_CHECK(ops.test(passed) == 1);
+    ops.event_free(more);
+    ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS && await(behind) == 1);
+    ops.event_free(passed);
+    ops.event_free(behind);
+    ops.event_free(never);
+    ops.queue_close(queue);
+
+    /* And one that nobody has opened when it is freed. */
+    ZE_CHECK(streams.wait(stream, &flag) == 0 && ops.wait_stream(device, 0, stream, &wait) == WEFT_OK);
+    ops.wait_free(wait);
+    set(&flag);
+    ZE_CHECK(streams.sync(stream) == 0);
+    return end(stream);
+}
+
+/* --- many */
+
+static int use_again(void)
+{
+    enum { ROUNDS = 500 };
+    void *stream;
+    struct weft_device_wait *wait;
+    struct weft_device_event *event;
+    struct weft_device_queue *queue;
+    ZE_CHECK(begin(&stream, NULL) == 0 && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+        ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK && await(event) == 1);
+        ZE_CHECK(ops.wait_open(wait, i % 2 ? queue : NULL) == WEFT_OK);
+        ops.event_free(event);
+        ops.wait_free(wait);
+    }
+    ZE_CHECK(streams.sync(stream) == 0);
+    ZE_CHECK(fake->lists < 64 && fake->events <= 128);
+    ops.queue_close(queue);
+    ZE_CHECK(!device->waits || (weft_ze_waits_sweep(device, 0), !device->waits));
+    return end(stream);
+}
+
+/* More than one pool of events, all closed at a time. */
+static int close_many(void)
+{
+    enum { MANY = 300 };
+    static struct weft_device_wait *waits[MANY];
+    void *stream;
+    struct weft_device_event *event;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    for (int i = 0; i < MANY; i++)
+        ZE_CHECK(ops.wait_stream(device, 0, stream, &waits[i]) == WEFT_OK);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+    for (int i = MANY - 1; i >= 0; i--) { /* the stream comes to none but the first */
+        ZE_CHECK(ops.test(event) == 0 && ops.wait_open(waits[i], NULL) == WEFT_OK);
+        ops.wait_free(waits[i]);
+    }
+    ZE_CHECK(await(event) == 1);
+    ops.event_free(event);
+    return end(stream);
+}
+
+/* --- a kind that is closed */
+
+/* The events of a stream that has yet to pass stay as they are, with their context. */
+static int close_in_front(void)
+{
+    void *stream;
+    struct weft_device_wait *wait;
+    int flag = 0;
+    ZE_CHECK(begin(&stream, &flag) == 0);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK && ops.wait_open(wait, NULL) == WEFT_OK);
+    ops.wait_free(wait);
+    ops.close(device);
+    ZE_CHECK(fake->events > 0 && fake->contexts == 2); /* and the stream's own */
+    ZE_CHECK(fake->violations == 0 && !streams.is_idle(stream));
+    set(&flag);
+    ZE_CHECK(streams.sync(stream) == 0);
+    ZE_CHECK(streams.close(stream) == 0 && fake->violations == 0);
+    return 0;
+}
+
+static void test_both(int (*function)(void))
+{
+    for (on_queues = 0; on_queues < 2; on_queues++)
+        assert_int_equal(test_child(function), 0);
+}
+
+#define TEST(name, function)                                                                                 \
+    static void name(void **state)                                                                           \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        test_both(function);                                                                                 \
+    }
+TEST(test_pointers, refuse)
+TEST(test_groups, find_group)
+TEST(test_clock, look_at_the_clock)
+TEST(test_failures, fail_by_the_driver)
+TEST(test_opened, open_all)
+TEST(test_again, use_again)
+TEST(test_many, close_many)
+TEST(test_closed, close_in_front)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pointers), cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_failures), cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_many),     cmocka_unit_test(test_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
