@@ -8,8 +8,6 @@
 #define BLOCKS_PER_MULTIPROCESSOR 8
 /* Vectors of a device collective's largest step for which one more block is worth meeting it. */
 #define COLLECTIVE_STEPS_PER_BLOCK (2 * WEFT_KERNEL_COLLECTIVE_THREADS)
-#define COLLECTIVE_STEP_WORDS_MAX                                                                            \
-    (WEFT_KERNEL_STEP_WORDS + WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
 
 #define NAME_OF(name, ...)            "weft_cuda_" #name,
 #define NAME_OF_FIXED(name, n, f)     "weft_cuda_" #name "_" #n,
@@ -156,36 +154,6 @@ int weft_kernel_copy(struct weft_kernel_launch *launch, const struct weft_kernel
 
 /* --- device collectives */
 
-static uint32_t head_of(uint32_t kind, uint32_t sources, uint32_t destinations)
-{
-    return kind | sources << 8 | destinations << 16;
-}
-
-/* The words of a reduction or copy; how many, none when it has no elements. */
-static uint32_t piece_encode(uint64_t *words, const struct weft_device_collective *collective,
-                             const struct weft_device_step *step, int family)
-{
-    struct weft_kernel_piece piece = {.source_count = step->source_count};
-    int is_copy = step->source_count == 1 && !step->finish;
-    size_t edge = is_copy ? 1 : weft_kernel_edge_bytes(family);
-    uint64_t size = step->count * weft_dtype_size(collective->dtype);
-    uint32_t used = WEFT_KERNEL_STEP_WORDS;
-    if (!size)
-        return 0;
-    for (uint32_t d = 0; d < step->destination_count; d++)
-        words[used++] = (uintptr_t)(piece.destinations[d] = step->destinations[d]);
-    for (uint32_t s = 0; s < step->source_count; s++)
-        words[used++] = (uintptr_t)(piece.sources[s] = step->sources[s]);
-    weft_kernel_piece_lay_out(&piece, edge, size);
-    words[0] = head_of(is_copy ? WEFT_KERNEL_STEP_COPY : WEFT_KERNEL_STEP_REDUCE, step->source_count,
-                       step->destination_count) |
-               (piece.vectors ? piece.head_bytes << 24 : 0) | (uint64_t)piece.flags << 32;
-    words[1] = collective->op == WEFT_AVG ? step->finish : 0;
-    words[2] = size / edge;
-    words[3] = piece.vectors;
-    return used;
-}
-
 /* Blocks that find work in so many vectors, or elements without. All of them must be on the device at a time, as they wait for
  * each other: one in four multiprocessors is free for them unless device collectives have taken it. */
 static uint32_t collective_blocks(const struct weft_kernel_device *device, uint64_t steps)
@@ -207,21 +175,16 @@ int weft_kernel_collective(struct weft_kernel_collective_launch *launch,
         device_runs(device) ? weft_kernel_family(collective->dtype, collective->op) : WEFT_UNSUPPORTED;
     if (family < 0)
         return family;
-    for (; at < collective->step_count && used + COLLECTIVE_STEP_WORDS_MAX <= WEFT_KERNEL_COLLECTIVE_WORDS;
+    for (; at < collective->step_count && used + WEFT_KERNEL_STEP_WORDS_MAX <= WEFT_KERNEL_COLLECTIVE_WORDS;
          at++) {
         const struct weft_device_step *step = &collective->steps[at];
-        if (step->kind == WEFT_DEVICE_STEP_REDUCE) {
-            uint32_t length = piece_encode(words + used, collective, step, family);
-            uint64_t vectors = length ? words[used + 3] : 0, count = length ? words[used + 2] : 0;
+        uint32_t length = weft_kernel_step_encode(words + used, collective, step, family);
+        if (length && step->kind == WEFT_DEVICE_STEP_REDUCE) {
+            uint64_t vectors = words[used + 3], count = words[used + 2];
             uint64_t steps = vectors ? vectors : count;
             largest = steps > largest ? steps : largest;
-            used += length;
-        } else {
-            int is_signal = step->kind == WEFT_DEVICE_STEP_SIGNAL;
-            words[used++] = head_of(is_signal ? WEFT_KERNEL_STEP_SIGNAL : WEFT_KERNEL_STEP_AWAIT, 0, 0);
-            words[used++] = (uintptr_t)step->word;
-            words[used++] = step->value;
         }
+        used += length;
     }
     launch->collective.word_count = used;
     launch->kernel = WEFT_KERNEL_COLLECTIVES + family;

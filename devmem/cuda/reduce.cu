@@ -115,21 +115,6 @@ WEFT_ELEMENTWISE struct place place_in_collective(void)
     return place;
 }
 
-/* One source, byte for byte. */
-WEFT_ELEMENTWISE void collective_copy(const struct weft_kernel_piece *piece, struct place place)
-{
-    const uint64_t head = piece->head_bytes, skipped = piece->vectors * VECTOR_BYTES;
-    for (uint64_t at = place.thread; at < piece->vectors; at += place.threads)
-        vector_store(piece, at, source_vector(piece, 0, at));
-    for (uint64_t i = place.thread; i < piece->count - skipped; i += place.threads) {
-        uint64_t offset = i < head ? i : i + skipped;
-        byte copied = LOAD(piece->sources[0] + offset);
-        STORE(piece->destinations[0] + offset, copied);
-        if (piece->destinations[1])
-            STORE(piece->destinations[1] + offset, copied);
-    }
-}
-
 #define COLLECTIVE(name, ...)                                                                                   \
     COLLECTIVE_KERNEL weft_cuda_##name##_collective(const __grid_constant__ struct weft_kernel_collective collective)    \
     {                                                                                                        \

@@ -16,16 +16,20 @@ typedef ulong uint64_t;
 #include <string.h>
 #endif
 
-/* WEFT_GLOBAL: of a pointer into memory that the host gave. */
+/* WEFT_GLOBAL: of a pointer into memory that the host gave; WEFT_SHARED: into memory of a block's. */
 #ifdef __OPENCL_C_VERSION__
 #define WEFT_ELEMENTWISE static inline __attribute__((always_inline))
 #define WEFT_GLOBAL      __global
+#define WEFT_SHARED      __local
 #elif defined(__CUDACC__)
 #define WEFT_ELEMENTWISE static __device__ __forceinline__
 #define WEFT_GLOBAL
 #else
 #define WEFT_ELEMENTWISE static inline
 #define WEFT_GLOBAL
+#endif
+#ifndef WEFT_SHARED
+#define WEFT_SHARED
 #endif
 
 /* The tests compile OpenCL C as C, and then divide as it does. */

@@ -149,3 +149,47 @@ uint64_t weft_kernel_piece_steps(const struct weft_kernel_piece *piece)
     uint64_t slow = (piece->count + ELEMENTS_PER_THREAD - 1) / ELEMENTS_PER_THREAD;
     return piece->vectors ? piece->vectors : slow;
 }
+
+/* --- steps of device collectives */
+
+static uint32_t head_of(uint32_t kind, uint32_t sources, uint32_t destinations)
+{
+    return kind | sources << 8 | destinations << 16;
+}
+
+/* The words of a reduction or copy; how many, none when it has no elements. */
+static uint32_t piece_encode(uint64_t *words, const struct weft_device_collective *collective,
+                             const struct weft_device_step *step, int family)
+{
+    struct weft_kernel_piece piece = {.source_count = step->source_count};
+    int is_copy = step->source_count == 1 && !step->finish;
+    size_t edge = is_copy ? 1 : weft_kernel_edge_bytes(family);
+    uint64_t size = step->count * weft_dtype_size(collective->dtype);
+    uint32_t used = WEFT_KERNEL_STEP_WORDS;
+    if (!size)
+        return 0;
+    for (uint32_t d = 0; d < step->destination_count; d++)
+        words[used++] = (uintptr_t)(piece.destinations[d] = step->destinations[d]);
+    for (uint32_t s = 0; s < step->source_count; s++)
+        words[used++] = (uintptr_t)(piece.sources[s] = step->sources[s]);
+    weft_kernel_piece_lay_out(&piece, edge, size);
+    words[0] = head_of(is_copy ? WEFT_KERNEL_STEP_COPY : WEFT_KERNEL_STEP_REDUCE, step->source_count,
+                       step->destination_count) |
+               (piece.vectors ? piece.head_bytes << 24 : 0) | (uint64_t)piece.flags << 32;
+    words[1] = collective->op == WEFT_AVG ? step->finish : 0;
+    words[2] = size / edge;
+    words[3] = piece.vectors;
+    return used;
+}
+
+uint32_t weft_kernel_step_encode(uint64_t *words, const struct weft_device_collective *collective,
+                                 const struct weft_device_step *step, int family)
+{
+    if (step->kind == WEFT_DEVICE_STEP_REDUCE)
+        return piece_encode(words, collective, step, family);
+    words[0] = head_of(
+        step->kind == WEFT_DEVICE_STEP_SIGNAL ? WEFT_KERNEL_STEP_SIGNAL : WEFT_KERNEL_STEP_AWAIT, 0, 0);
+    words[1] = (uintptr_t)step->word;
+    words[2] = step->value;
+    return WEFT_KERNEL_STEP_LENGTH(words[0]);
+}

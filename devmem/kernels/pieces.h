@@ -14,6 +14,7 @@
 
 #include "devmem/kernels/families.h"
 #include "devmem/kernels/piece.h"
+#include "devmem/kernels/steps.h"
 
 /* Numbers of the families. */
 #define WEFT_KERNEL_FAMILY_NUMBER(name, ...) WEFT_KERNEL_##name,
@@ -37,5 +38,12 @@ void weft_kernel_piece_reduce(struct weft_kernel_piece *piece, const struct weft
 void weft_kernel_piece_lay_out(struct weft_kernel_piece *piece, size_t edge, uint64_t size);
 /* Threads that a piece keeps busy with one step each. */
 uint64_t weft_kernel_piece_steps(const struct weft_kernel_piece *piece);
+
+/* A step of a device collective as words for a kernel of that family (devmem/kernels/steps.h): how many, at most WEFT_KERNEL_STEP_WORDS_MAX;
+ * 0 for one without elements. Steps are well-formed. */
+#define WEFT_KERNEL_STEP_WORDS_MAX                                                                           \
+    (WEFT_KERNEL_STEP_WORDS + WEFT_DEVICE_SOURCES_MAX + WEFT_DEVICE_DESTINATIONS_MAX)
+uint32_t weft_kernel_step_encode(uint64_t *words, const struct weft_device_collective *collective,
+                                 const struct weft_device_step *step, int family);
 
 #endif
