@@ -84,14 +84,15 @@ static int check_device(struct weft_command_queue *commands, uint32_t *flags)
 
 static void give_back(struct weft_exec *exec)
 {
-    const struct weft_exec_hooks *hooks = &exec->options.hooks;
     struct weft_mailbox *mailbox = &exec->collectives->mailbox;
     if (mailbox->memory)
         weft_command_queue_surplus_add(
             weft_command_queues_surplus(mailbox->queues, exec->collectives->is_loud), mailbox->kind,
             mailbox->ordinal, mailbox->memory, mailbox->bytes);
-    if (mailbox->pinned)
-        hooks->buffer_put(hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));
+    if (mailbox->pinned) /* of no device, so that nobody takes it for a device's */
+        weft_command_queue_surplus_add(
+            weft_command_queues_surplus(mailbox->queues, exec->collectives->is_loud), mailbox->kind, -1,
+            mailbox->pinned, pinned_bytes(exec));
     *mailbox = (struct weft_mailbox){0};
 }
 
@@ -100,15 +101,18 @@ static int get_memory(struct weft_exec_op *op)
     struct weft_exec *exec = op->exec;
     struct weft_mailbox *mailbox = &exec->collectives->mailbox;
     struct weft_command_queue *commands = op->request.commands;
+    void *pinned = NULL;
     *mailbox = (struct weft_mailbox){.kind = weft_command_queue_kind(commands),
                                      .ordinal = weft_command_queue_ordinal(commands),
                                      .maker = op->sequence,
                                      .queues = weft_command_queue_pool(commands),
                                      .bytes = weft_mailbox_begin(exec) + weft_mailbox_room(exec)};
-    mailbox->pinned = (uint64_t *)(void *)weft_stage_get(op, 0, pinned_bytes(exec));
-    if (!mailbox->pinned)
-        return weft_stage_missing("pinned", pinned_bytes(exec), exec->options.rank);
-    memset(mailbox->pinned, 0, pinned_bytes(exec));
+    /* The driver's own, as kernels of some kinds reach no other memory of the host's. */
+    int status = mailbox->kind->ops.allocate(mailbox->kind->device, mailbox->ordinal, WEFT_MEMORY_PINNED,
+                                             pinned_bytes(exec), &pinned);
+    if (status != WEFT_OK)
+        return status;
+    mailbox->pinned = memset(pinned, 0, pinned_bytes(exec));
     return mailbox->kind->ops.allocate(mailbox->kind->device, mailbox->ordinal, WEFT_MEMORY_DEVICE,
                                        mailbox->bytes, (void **)&mailbox->memory);
 }
@@ -335,7 +339,6 @@ static void release_memory(void *kind, uint32_t index, void *memory, size_t size
 void weft_mailbox_leave(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
-    const struct weft_exec_hooks *hooks = &exec->options.hooks;
     struct weft_mailbox *mailbox = &exec->collectives->mailbox;
     struct weft_command_queue *commands = op->request.commands;
     if (!mailbox->kind ||
@@ -350,7 +353,8 @@ void weft_mailbox_leave(struct weft_exec_op *op)
     end_borrowed(exec);
     weft_command_queue_keep(commands, release_memory, (void *)(uintptr_t)mailbox->kind, 0, mailbox->memory,
                             mailbox->bytes);
-    weft_command_queue_keep(commands, hooks->buffer_put, hooks->arg, 0, mailbox->pinned, pinned_bytes(exec));
+    weft_command_queue_keep(commands, release_memory, (void *)(uintptr_t)mailbox->kind, 0, mailbox->pinned,
+                            pinned_bytes(exec));
     *mailbox = (struct weft_mailbox){0};
 }
 
