@@ -89,6 +89,7 @@ typedef ze_result_t weft_ze_queue_group_function(ze_command_queue_handle_t queue
     X(zeKernelDestroy, __typeof__(zeKernelDestroy), 1)                                                       \
     X(zeKernelSetGroupSize, __typeof__(zeKernelSetGroupSize), 1)                                             \
     X(zeKernelSetArgumentValue, __typeof__(zeKernelSetArgumentValue), 1)                                     \
+    X(zeKernelSetIndirectAccess, __typeof__(zeKernelSetIndirectAccess), 1)                                   \
     X(zeCommandListAppendLaunchKernel, __typeof__(zeCommandListAppendLaunchKernel), 1)                       \
     X(zeEventPoolCreate, __typeof__(zeEventPoolCreate), 1)                                                   \
     X(zeEventPoolDestroy, __typeof__(zeEventPoolDestroy), 1)                                                 \

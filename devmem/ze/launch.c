@@ -27,22 +27,21 @@ struct part {
 
 /* --- what is reached */
 
-/* Bytes from the pointer on that a kernel reaches; 0: none, and copies do. Negative with a text. */
-static int64_t reached(const struct weft_device_queue *queue, const void *pointer)
+int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, const char *prefix)
 {
     struct weft_device *device = queue->device;
     struct weft_device_span span;
     int place;
     if (!weft_ze_look(device, pointer, &span, &place))
         return device->params.fail(
-            WEFT_INVALID, "%p is memory that Level Zero device %d cannot use: it has to be pinned first",
-            pointer, queue->ordinal);
+            WEFT_INVALID, "%s%p is memory that Level Zero device %d cannot use: it has to be pinned first",
+            prefix, pointer, queue->ordinal);
     if (place < 0)
         return 0;
     if (place != queue->place || (span.kind == WEFT_MEMORY_DEVICE && span.ordinal >= 0 &&
                                   !weft_ze_reaches_peer(device, queue->ordinal, span.ordinal, 0)))
         return device->params.fail(WEFT_UNSUPPORTED,
-                                   "Level Zero device %d cannot reach memory on device %d at %p",
+                                   "%sLevel Zero device %d cannot reach memory on device %d at %p", prefix,
                                    queue->ordinal, span.ordinal, pointer);
     return (int64_t)(span.base + span.length - (uint64_t)(uintptr_t)pointer);
 }
@@ -69,7 +68,7 @@ static int part_look(const struct weft_device_queue *queue, const struct weft_de
         if (!part->memory[p])
             continue;
         part->memory[p] += first * element;
-        int64_t bytes = reached(queue, part->memory[p]);
+        int64_t bytes = weft_ze_reached(queue, part->memory[p], "");
         if (bytes < 0)
             return (int)bytes;
         part->is_borrowed[p] = (uint64_t)bytes < element;

@@ -23,13 +23,33 @@ struct weft_ze_launcher {
     uint32_t group_size;  /* that the device has at most */
     uint64_t blocks;      /* that it runs at a time */
     int is_division_said; /* that it is the host's */
-    struct weft_ze_module modules[WEFT_ZE_GROUP_COUNT];
-    ze_kernel_handle_t kernels[WEFT_KERNEL_FAMILY_COUNT];
+    struct weft_ze_module modules[WEFT_ZE_MODULE_COUNT];
+    ze_kernel_handle_t kernels[WEFT_ZE_KERNEL_COUNT];
+    pthread_mutex_t probe_lock;    /* until meets is known */
+    int meets;                     /* enum weft_ze_meets; with lock */
+    char meets_text[WEFT_ZE_TEXT]; /* why not */
 };
 
-/* The launcher of the queue's device, locked, with a family's kernel loaded for an operation. NULL with a text and the status of why not:
+/* Memory for the steps of a device collective. */
+struct weft_ze_steps {
+    uint64_t *words;
+    size_t bytes;
+    struct weft_device_event *end; /* NULL: nobody knows when it is free */
+    struct weft_ze_steps *next;
+};
+
+/* steps.c. So many bytes that nothing in flight uses; and gives back what nothing was launched with. */
+ze_result_t weft_ze_steps_take(struct weft_device_queue *queue, size_t bytes, struct weft_ze_steps **taken);
+void weft_ze_steps_drop(struct weft_device_queue *queue, struct weft_ze_steps *dropped);
+
+/* Whether two kernels in two queues get on while each waits for the other. */
+enum weft_ze_meets { WEFT_ZE_MEETS_UNTRIED = 0, WEFT_ZE_MEETS_YES, WEFT_ZE_MEETS_NO };
+
+/* The launcher of the queue's device, locked, with a kernel loaded for an operation. NULL with a text and the status of why not:
  * WEFT_UNSUPPORTED where the device does not have it. What the program has not asked for is said once in the log. */
-struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int family, weft_op op,
+struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int kernel, weft_op op,
                                                int *status);
+/* The same, locked, with nothing loaded; NULL: no memory. */
+struct weft_ze_launcher *weft_ze_launcher_look(struct weft_device *device, int ordinal);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it lacks is left to the host:
  * denormals, rounding to nearest, and 64-bit floats, of which the module may not even be made. Division of 32-bit floats need not be
- * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no atomic operations and no 16-bit floats.
+ * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats; those of device collectives use 64-bit atomic
+ * operations, which a device may lack.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming Guide".
  */
@@ -48,13 +49,18 @@ static void look(struct weft_device *device, int ordinal, struct weft_ze_launche
     launcher->is_known = 1;
 }
 
-/* NULL, or what the device lacks for a group of kernels. */
-static const char *lacks(const struct weft_ze_launcher *launcher, int group)
+static int is_collective(int module)
+{
+    return module >= WEFT_ZE_GROUP_COUNT;
+}
+
+/* NULL, or what the device lacks for a module. */
+static const char *lacks(const struct weft_ze_launcher *launcher, int module)
 {
     const ze_device_fp_flags_t needed =
         ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST;
     const ze_device_module_properties_t *has = &launcher->properties;
-    int bits = weft_ze_group_float_bits(group);
+    int bits = weft_ze_group_float_bits(module % WEFT_ZE_GROUP_COUNT);
     ze_device_fp_flags_t floats = bits == 64 ? has->fp64flags : bits == 32 ? has->fp32flags : needed;
     if (has->spirvVersionSupported < ZE_MAKE_VERSION(1, 0))
         return "SPIR-V";
@@ -62,6 +68,8 @@ static const char *lacks(const struct weft_ze_launcher *launcher, int group)
         return "work groups of 256";
     if (bits == 64 && !(has->flags & ZE_DEVICE_MODULE_FLAG_FP64))
         return "64-bit floating-point arithmetic";
+    if (is_collective(module) && !(has->flags & ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS))
+        return "64-bit atomic operations";
     return (floats & needed) == needed ? NULL
                                        : "floating-point arithmetic with denormals that rounds to nearest";
 }
@@ -85,27 +93,31 @@ static void add_build_log(const struct weft_device *device, ze_module_build_log_
     free(whole);
 }
 
-/* Says once why a group is the host's. Another attempt may go well where memory was short. */
-static void refuse(const struct weft_device *device, struct weft_ze_launcher *launcher, int group,
+/* Says once why a module is not used. Another attempt may go well where memory was short. */
+static void refuse(const struct weft_device *device, struct weft_ze_launcher *launcher, int number,
                    const char *text, int level, int is_final)
 {
-    struct weft_ze_module *module = &launcher->modules[group];
+    struct weft_ze_module *module = &launcher->modules[number];
     int is_said = 0;
-    for (int g = 0; g < WEFT_ZE_GROUP_COUNT; g++)
-        is_said |= strncmp(launcher->modules[g].text, text, sizeof module->text - 1) == 0;
+    for (int m = 0; m < WEFT_ZE_MODULE_COUNT; m++)
+        is_said |= strncmp(launcher->modules[m].text, text, sizeof module->text - 1) == 0;
+    if (number == weft_ze_module_of(WEFT_ZE_PROBE) && launcher->meets == WEFT_ZE_MEETS_UNTRIED)
+        is_said = 1; /* who probes says it */
     if (!is_said)
-        device->params.log(level, "%s; the host reduces", text);
+        device->params.log(level, "%s; %s", text,
+                           is_collective(number) ? "there are no such device collectives"
+                                                 : "the host reduces");
     snprintf(module->text, sizeof module->text, "%.*s", (int)sizeof module->text - 1, text);
     module->state = is_final ? WEFT_ZE_MODULE_REFUSED : WEFT_ZE_MODULE_UNTRIED;
 }
 
-static void unload(const struct weft_device *device, struct weft_ze_launcher *launcher, int group)
+static void unload(const struct weft_device *device, struct weft_ze_launcher *launcher, int number)
 {
-    struct weft_ze_module *module = &launcher->modules[group];
-    for (int family = 0; family < WEFT_KERNEL_copy; family++) {
-        if (launcher->kernels[family] && weft_ze_group_of(family) == group) {
-            device->driver.zeKernelDestroy(launcher->kernels[family]);
-            launcher->kernels[family] = NULL;
+    struct weft_ze_module *module = &launcher->modules[number];
+    for (int kernel = 0; kernel < WEFT_ZE_KERNEL_COUNT; kernel++) {
+        if (launcher->kernels[kernel] && weft_ze_module_of(kernel) == number) {
+            device->driver.zeKernelDestroy(launcher->kernels[kernel]);
+            launcher->kernels[kernel] = NULL;
         }
     }
     if (module->handle)
@@ -113,21 +125,34 @@ static void unload(const struct weft_device *device, struct weft_ze_launcher *la
     module->handle = NULL;
 }
 
+/* The addresses in a device collective's steps are no parameters, so all memory of the driver's is let in. */
+static ze_result_t make_kernel(const struct weft_device *device, struct weft_ze_launcher *launcher,
+                               int number, int kernel)
+{
+    const ze_kernel_indirect_access_flags_t all = ZE_KERNEL_INDIRECT_ACCESS_FLAG_HOST |
+                                                  ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE |
+                                                  ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED;
+    const ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC,
+                                   .pKernelName = weft_ze_kernel_name(kernel)};
+    ze_kernel_handle_t *made = &launcher->kernels[kernel];
+    ze_result_t result = device->driver.zeKernelCreate(launcher->modules[number].handle, &desc, made);
+    if (result != ZE_RESULT_SUCCESS) {
+        *made = NULL;
+        return result;
+    }
+    result = device->driver.zeKernelSetGroupSize(*made, WEFT_KERNEL_THREADS, 1, 1);
+    if (result == ZE_RESULT_SUCCESS && is_collective(number))
+        result = device->driver.zeKernelSetIndirectAccess(*made, all);
+    return result;
+}
+
 static ze_result_t make_kernels(const struct weft_device *device, struct weft_ze_launcher *launcher,
-                                int group)
+                                int number)
 {
     ze_result_t result = ZE_RESULT_SUCCESS;
-    for (int family = 0; family < WEFT_KERNEL_copy && result == ZE_RESULT_SUCCESS; family++) {
-        const ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC,
-                                       .pKernelName = weft_ze_kernel_name(family)};
-        ze_kernel_handle_t *kernel = &launcher->kernels[family];
-        if (weft_ze_group_of(family) != group)
-            continue;
-        result = device->driver.zeKernelCreate(launcher->modules[group].handle, &desc, kernel);
-        if (result != ZE_RESULT_SUCCESS)
-            *kernel = NULL;
-        else
-            result = device->driver.zeKernelSetGroupSize(*kernel, WEFT_KERNEL_THREADS, 1, 1);
+    for (int kernel = 0; kernel < WEFT_ZE_KERNEL_COUNT && result == ZE_RESULT_SUCCESS; kernel++) {
+        if (weft_ze_module_of(kernel) == number)
+            result = make_kernel(device, launcher, number, kernel);
     }
     return result;
 }
@@ -145,16 +170,18 @@ static ze_result_t build(const struct weft_device *device, int ordinal, const ze
     return result;
 }
 
-static void load(const struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher, int group)
+static void load(const struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher, int number)
 {
-    struct weft_ze_module *module = &launcher->modules[group];
-    const char *name = weft_ze_group_name(group), *lacking = lacks(launcher, group);
-    char text[WEFT_ZE_TEXT + BUILD_LOG_BYTES];
+    struct weft_ze_module *module = &launcher->modules[number];
+    const char *lacking = lacks(launcher, number);
+    char text[WEFT_ZE_TEXT + BUILD_LOG_BYTES], name[48];
     ze_module_build_log_handle_t log = NULL;
     ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
                              .format = ZE_MODULE_FORMAT_IL_SPIRV,
                              .pBuildFlags = build_flags};
-    desc.pInputModule = weft_ze_module_image(group, &desc.inputSize);
+    desc.pInputModule = weft_ze_module_image(number, &desc.inputSize);
+    snprintf(name, sizeof name, "%s%s", is_collective(number) ? "device collectives of " : "",
+             weft_ze_group_name(number % WEFT_ZE_GROUP_COUNT));
     if (!desc.pInputModule || lacking) {
         if (lacking)
             snprintf(text, sizeof text, "Level Zero device %d has no %s, as kernels for %s need", ordinal,
@@ -163,21 +190,21 @@ static void load(const struct weft_device *device, int ordinal, struct weft_ze_l
             snprintf(text, sizeof text,
                      "this libweft was built without clang or llvm-spirv and has no kernels "
                      "for Level Zero");
-        refuse(device, launcher, group, text, WEFT_DEVICE_LOG_INFO, 1);
+        refuse(device, launcher, number, text, WEFT_DEVICE_LOG_INFO, 1);
         return;
     }
     ze_result_t result = build(device, ordinal, &desc, &module->handle, &log);
     if (result != ZE_RESULT_SUCCESS)
         module->handle = NULL;
     else
-        result = make_kernels(device, launcher, group);
+        result = make_kernels(device, launcher, number);
     if (result == ZE_RESULT_SUCCESS) {
         module->state = WEFT_ZE_MODULE_LOADED;
     } else {
         weft_ze_word(result, text, "loading kernels for %s on device %d", name, ordinal);
         add_build_log(device, log, text, sizeof text);
-        refuse(device, launcher, group, text, WEFT_DEVICE_LOG_WARN, weft_ze_status(result) != WEFT_NOMEM);
-        unload(device, launcher, group);
+        refuse(device, launcher, number, text, WEFT_DEVICE_LOG_WARN, weft_ze_status(result) != WEFT_NOMEM);
+        unload(device, launcher, number);
     }
     if (log)
         device->driver.zeModuleBuildLogDestroy(log);
@@ -189,17 +216,19 @@ static struct weft_ze_launcher *launcher_of(struct weft_device *device, int ordi
 {
     struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     pthread_mutex_lock(&device->lock);
-    if (!known->launcher && (known->launcher = calloc(1, sizeof *known->launcher)))
+    if (!known->launcher && (known->launcher = calloc(1, sizeof *known->launcher))) {
         pthread_mutex_init(&known->launcher->lock, NULL);
+        pthread_mutex_init(&known->launcher->probe_lock, NULL);
+    }
     struct weft_ze_launcher *launcher = known->launcher;
     pthread_mutex_unlock(&device->lock);
     return launcher;
 }
 
 /* Double-precision division is rounded correctly where the device says so. */
-static int divides(const struct weft_ze_launcher *launcher, int group, weft_op op)
+static int divides(const struct weft_ze_launcher *launcher, int number, weft_op op)
 {
-    return op != WEFT_AVG || weft_ze_group_float_bits(group) != 64 ||
+    return op != WEFT_AVG || weft_ze_group_float_bits(number % WEFT_ZE_GROUP_COUNT) != 64 ||
            launcher->properties.fp64flags & ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
 }
 
@@ -212,23 +241,31 @@ static int refuse_division(const struct weft_device_queue *queue, struct weft_ze
     return queue->device->params.fail(WEFT_UNSUPPORTED, text, queue->ordinal, "");
 }
 
-struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int family, weft_op op,
+struct weft_ze_launcher *weft_ze_launcher_look(struct weft_device *device, int ordinal)
+{
+    struct weft_ze_launcher *launcher = launcher_of(device, ordinal);
+    if (!launcher)
+        return NULL;
+    pthread_mutex_lock(&launcher->lock);
+    if (!launcher->is_known)
+        look(device, ordinal, launcher);
+    return launcher;
+}
+
+struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int kernel, weft_op op,
                                                int *status)
 {
     struct weft_device *device = queue->device;
-    struct weft_ze_launcher *launcher = launcher_of(device, queue->ordinal);
-    int group = weft_ze_group_of(family);
+    struct weft_ze_launcher *launcher = weft_ze_launcher_look(device, queue->ordinal);
+    int number = weft_ze_module_of(kernel);
     if (!launcher) {
         *status = device->params.fail(WEFT_NOMEM, "no memory to load the kernels");
         return NULL;
     }
-    pthread_mutex_lock(&launcher->lock);
-    if (!launcher->is_known)
-        look(device, queue->ordinal, launcher);
-    struct weft_ze_module *module = &launcher->modules[group];
+    struct weft_ze_module *module = &launcher->modules[number];
     if (module->state == WEFT_ZE_MODULE_UNTRIED)
-        load(device, queue->ordinal, launcher, group);
-    if (module->state == WEFT_ZE_MODULE_LOADED && divides(launcher, group, op))
+        load(device, queue->ordinal, launcher, number);
+    if (module->state == WEFT_ZE_MODULE_LOADED && divides(launcher, number, op))
         return launcher;
     if (module->state == WEFT_ZE_MODULE_LOADED)
         *status = refuse_division(queue, launcher);
@@ -240,12 +277,9 @@ struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, 
 
 int weft_ze_reduces(struct weft_device *device, int ordinal)
 {
-    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? launcher_of(device, ordinal) : NULL;
+    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
     if (!launcher)
         return 0;
-    pthread_mutex_lock(&launcher->lock);
-    if (!launcher->is_known)
-        look(device, ordinal, launcher);
     int reduces = !lacks(launcher, WEFT_ZE_GROUP_int32);
     pthread_mutex_unlock(&launcher->lock);
     return reduces;
@@ -256,8 +290,9 @@ void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_ther
     struct weft_ze_launcher *launcher = device->ordinals[ordinal].launcher;
     if (!launcher)
         return;
-    for (int group = 0; group < WEFT_ZE_GROUP_COUNT && is_there; group++)
-        unload(device, launcher, group);
+    for (int number = 0; number < WEFT_ZE_MODULE_COUNT && is_there; number++)
+        unload(device, launcher, number);
+    pthread_mutex_destroy(&launcher->probe_lock);
     pthread_mutex_destroy(&launcher->lock);
     free(launcher);
     device->ordinals[ordinal].launcher = NULL;

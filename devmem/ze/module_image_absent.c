@@ -2,9 +2,9 @@
 /* A library that was built without clang or llvm-spirv has no modules. */
 #include "devmem/ze/modules.h"
 
-const void *weft_ze_module_image(int group, size_t *size)
+const void *weft_ze_module_image(int module, size_t *size)
 {
-    (void)group;
+    (void)module;
     *size = 0;
     return NULL;
 }

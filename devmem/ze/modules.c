@@ -4,7 +4,11 @@
 #include <stdint.h>
 
 #define NAME_OF(name, ...) [WEFT_KERNEL_##name] = "weft_ze_" #name,
-static const char *const names[WEFT_KERNEL_FAMILY_COUNT] = {WEFT_KERNEL_REDUCTIONS(NAME_OF, NAME_OF)};
+#define NAME_OF_COLLECTIVE(name, ...)                                                                        \
+    [WEFT_ZE_COLLECTIVES + WEFT_KERNEL_##name] = "weft_ze_" #name "_collective",
+static const char *const names[WEFT_ZE_KERNEL_COUNT] = {
+    WEFT_KERNEL_REDUCTIONS(NAME_OF, NAME_OF)
+        WEFT_KERNEL_REDUCTIONS(NAME_OF_COLLECTIVE, NAME_OF_COLLECTIVE)[WEFT_ZE_PROBE] = "weft_ze_probe"};
 
 /* A group's families are neighbours, in the order of the groups: where each group ends. */
 #define ONE_MORE(...)   +1
@@ -20,9 +24,18 @@ static const uint8_t float_bits[WEFT_ZE_GROUP_COUNT] = {
     [WEFT_ZE_GROUP_complex128] = 64,
 };
 
-const char *weft_ze_kernel_name(int family)
+const char *weft_ze_kernel_name(int kernel)
 {
-    return names[family];
+    return names[kernel];
+}
+
+int weft_ze_module_of(int kernel)
+{
+    if (kernel == WEFT_ZE_PROBE)
+        return WEFT_ZE_GROUP_COUNT + WEFT_ZE_GROUP_bits;
+    return kernel < WEFT_ZE_COLLECTIVES
+               ? weft_ze_group_of(kernel)
+               : WEFT_ZE_GROUP_COUNT + weft_ze_group_of(kernel - WEFT_ZE_COLLECTIVES);
 }
 
 int weft_ze_group_of(int family)

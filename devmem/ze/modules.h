@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for Level Zero as they lie in the library: a module of SPIR-V for each group of families (devmem/kernels/families.h), and what each
- * needs of a device. Private to devmem/ze/. */
+/* The kernels for Level Zero as they lie in the library: for each group of families (devmem/kernels/families.h) a module of SPIR-V that reduces, and one
+ * that runs device collectives; and what each needs of a device. Private to devmem/ze/. */
 #ifndef WEFT_DEVMEM_ZE_MODULES_H
 #define WEFT_DEVMEM_ZE_MODULES_H
 
@@ -12,6 +12,12 @@
 enum weft_ze_group { WEFT_KERNEL_GROUPS(WEFT_ZE_GROUP_NUMBER) WEFT_ZE_GROUP_COUNT };
 #undef WEFT_ZE_GROUP_NUMBER
 
+/* Modules by number: the groups', and from WEFT_ZE_GROUP_COUNT on those for device collectives. */
+enum { WEFT_ZE_MODULE_COUNT = 2 * WEFT_ZE_GROUP_COUNT };
+
+/* Kernels by number: the families', copies excepted; those for device collectives; and the one that shows whether two run side by side. */
+enum { WEFT_ZE_COLLECTIVES = WEFT_KERNEL_copy, WEFT_ZE_PROBE = 2 * WEFT_KERNEL_copy, WEFT_ZE_KERNEL_COUNT };
+
 /* Parameters of every kernel in devmem/ze/reduce.cl: pointers, 64-bit numbers, 32-bit numbers. */
 enum {
     WEFT_ZE_POINTERS = WEFT_KERNEL_SOURCES + WEFT_DEVICE_DESTINATIONS_MAX,
@@ -20,11 +26,13 @@ enum {
     WEFT_ZE_ARGUMENTS = WEFT_ZE_POINTERS + WEFT_ZE_LONGS + WEFT_ZE_INTS
 };
 
-/* The module of a group; NULL in a library that was built without clang or llvm-spirv. Lives for ever. */
-const void *weft_ze_module_image(int group, size_t *size);
+/* A module; NULL in a library that was built without clang or llvm-spirv. Lives for ever. */
+const void *weft_ze_module_image(int module, size_t *size);
 
-/* Of a family, copies excepted: the name of its kernel, and the group whose module has it. */
-const char *weft_ze_kernel_name(int family);
+/* Of a kernel: its name, and the module that has it. */
+const char *weft_ze_kernel_name(int kernel);
+int weft_ze_module_of(int kernel);
+/* Of a family, copies excepted. */
 int weft_ze_group_of(int family);
 const char *weft_ze_group_name(int group);
 /* Bits of the floating-point arithmetic that a group's kernels do: 64, 32, or 0. */

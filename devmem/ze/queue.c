@@ -17,7 +17,7 @@
 
 #define CLOSE_POLL_US 50
 
-int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
+int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
 {
     int status = weft_ze_check(device, ordinal);
     if (status != WEFT_OK)
@@ -75,6 +75,7 @@ static void end(struct weft_device_queue *queue)
     weft_ze_event_put(queue->end);
     if (queue->borrowed)
         weft_ze_release(queue->device, queue->borrowed);
+    weft_ze_steps_free(queue);
     free(queue);
 }
 
@@ -234,9 +235,14 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
     }
     weft_ze_event_use(event);
     behind->awaits = event;
+    weft_ze_queue_stands(queue, behind);
+    return WEFT_OK;
+}
+
+void weft_ze_queue_stands(struct weft_device_queue *queue, struct weft_device_event *behind)
+{
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     queue->waited = behind;
     queue->is_open_ended = 0;
-    return WEFT_OK;
 }

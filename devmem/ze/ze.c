@@ -119,11 +119,13 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
         return status;
     const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     ze_device_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+    weft_ze_probe(device, ordinal);
     ze_result_t result = device->driver.zeDeviceGetProperties(known->device, &properties);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
     info.flags = WEFT_DEVICE_STREAM_WAITS | (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
-                 (weft_ze_reduces(device, ordinal) ? WEFT_DEVICE_REDUCES : 0);
+                 (weft_ze_reduces(device, ordinal) ? WEFT_DEVICE_REDUCES : 0) |
+                 (weft_ze_meets(device, ordinal) ? WEFT_DEVICE_COLLECTIVES : 0);
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
     memcpy(info.uuid, properties.uuid.id, sizeof info.uuid);
@@ -169,6 +171,7 @@ const struct weft_device_ops weft_ze_ops = {
     .pin = weft_ze_pin,
     .unpin = weft_ze_unpin,
     .in_use = ze_in_use,
+    .run = weft_ze_run,
     .reaches = weft_ze_reaches,
     .elapsed = weft_ze_elapsed,
 };

@@ -147,6 +147,7 @@ struct weft_device_queue {
     struct weft_ze_channel channel;
     int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
     void *borrowed;    /* memory for what kernels do not reach, launch.c; NULL: none was needed */
+    struct weft_ze_steps *steps;      /* of device collectives, run.c */
     struct weft_device_event *waited; /* behind its last wait; NULL: none */
     struct weft_device_event *end;    /* for closing */
     struct weft_device_queue *next;   /* left */
@@ -284,9 +285,27 @@ int weft_ze_has_kernels(void);
 /* And whether the device runs them; some types may be the host's all the same. */
 int weft_ze_reduces(struct weft_device *device, int ordinal);
 
+/* Bytes from the pointer on that a kernel of the queue's device reaches; 0: none, as it is pinned memory that the driver does not know. Negative with
+ * a text, which begins with the prefix. */
+int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, const char *prefix);
+
+/* --- run.c, probe.c */
+
+int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective);
+/* steps.c; nothing of the queue is in flight. */
+void weft_ze_steps_free(struct weft_device_queue *queue);
+/* Finds out, once, whether two kernels in two queues of the ordinal get on while each waits for the other: runs two. Says in the log where not. */
+void weft_ze_probe(struct weft_device *device, int ordinal);
+/* What is known of that by now: 1, or 0. */
+int weft_ze_meets(struct weft_device *device, int ordinal);
+int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+
 /* --- queue.c */
 
-int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+/* Without probing the device. */
+int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+/* The queue's last wait, which may never end, stands before this event, which becomes the queue's. */
+void weft_ze_queue_stands(struct weft_device_queue *queue, struct weft_device_event *behind);
 void weft_ze_queue_close(struct weft_device_queue *queue);
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **event);

@@ -31,7 +31,7 @@
  *
  * Threads: all operations may be called from any thread at any time, and by several at once, but a queue, event or stream wait is used
  * by one thread at a time. A backend leaves the calling thread as it was (its current device or context).
- * Blocking: open, close, queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
+ * Blocking: open, close, describe (which may try out what a device can), queue_open, queue_close, unimport, pin, unpin, allocate, release, flush_writes and reaches (where it is
  * allowed to) may wait, for a bounded time where the device still answers. Nothing else waits for the device: no host synchronisation hides in an operation.
  * Errors: 0 or a negative enum weft_status, WEFT_AGAIN only of elapsed(); the text goes to params.fail first. Work that fails later on the device is reported by
  * test() of every event behind it. What a queue was to do still reaches its end then: stream waits are opened, events happen.

@@ -20,7 +20,22 @@
 #include "tests/support/reduce_table.h"
 #include "tests/support/skip.h"
 
-#define EACH_GROUP(group) for (int group = 0; group < WEFT_ZE_GROUP_COUNT; group++)
+#define EACH_MODULE(module) for (int module = 0; module < WEFT_ZE_MODULE_COUNT; module++)
+#define EACH_GROUP(group)   for (int group = 0; group < WEFT_ZE_GROUP_COUNT; group++)
+
+static int is_collective(int module)
+{
+    return module >= WEFT_ZE_GROUP_COUNT;
+}
+
+/* Of a module's file. */
+static const char *name_of(int module)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "%s%s", is_collective(module) ? "collective/" : "",
+             weft_ze_group_name(module % WEFT_ZE_GROUP_COUNT));
+    return name;
+}
 
 static void skip_without_modules(void)
 {
@@ -44,12 +59,12 @@ static void modules_are_the_compilers(void **state)
 {
     (void)state;
     skip_without_modules();
-    EACH_GROUP(group)
+    EACH_MODULE(module)
     {
         char path[512];
         size_t size;
-        const unsigned char *image = weft_ze_module_image(group, &size);
-        snprintf(path, sizeof path, "%s/%s.spv", SPIRV_FOLDER, weft_ze_group_name(group));
+        const unsigned char *image = weft_ze_module_image(module, &size);
+        snprintf(path, sizeof path, "%s/%s.spv", SPIRV_FOLDER, name_of(module));
         FILE *file = fopen(path, "rb");
         assert_non_null(file);
         unsigned char *content = malloc(size + 1);
@@ -97,16 +112,47 @@ static void modules_have_every_kernel(void **state)
     assert_int_equal(families, WEFT_KERNEL_copy);
 }
 
+/* And those of device collectives 64-bit atomic operations, which reductions do without. */
+static void modules_have_every_collective(void **state)
+{
+    (void)state;
+    struct fake_spirv read;
+    uint32_t found = 0;
+    skip_without_modules();
+    EACH_MODULE(module)
+    {
+        size_t size;
+        const void *image = weft_ze_module_image(module, &size);
+        assert_true(fake_spirv_read(image, size, &read));
+        assert_int_equal(read.uses_atomics, is_collective(module));
+        if (!is_collective(module))
+            continue;
+        assert_int_equal(read.uses_float64, weft_ze_group_float_bits(module % WEFT_ZE_GROUP_COUNT) == 64);
+        assert_int_equal(read.uses_float16, 0);
+        for (uint32_t e = 0; e < read.entry_count; e++) {
+            int kernel = WEFT_ZE_COLLECTIVES;
+            while (kernel < WEFT_ZE_KERNEL_COUNT && strcmp(weft_ze_kernel_name(kernel), read.entries[e].name))
+                kernel++;
+            if (kernel == WEFT_ZE_KERNEL_COUNT || weft_ze_module_of(kernel) != module)
+                fail_msg("%s is in the module of %s", read.entries[e].name, name_of(module));
+            assert_int_equal(read.entries[e].local_size, WEFT_KERNEL_THREADS);
+            found++;
+        }
+    }
+    assert_int_equal(found, WEFT_ZE_KERNEL_COUNT - WEFT_ZE_COLLECTIVES);
+}
+
 static void modules_are_valid(void **state)
 {
     (void)state;
     skip_without_modules();
     if (run("command -v spirv-val >/dev/null") != 0)
         TEST_SKIP("no spirv-val here to look at the modules");
-    EACH_GROUP(group)
+    EACH_MODULE(module) /* OpenCL has 64-bit atomics in an extension, of which spirv-val does not know */
     {
-        if (run("spirv-val --target-env opencl2.0 %s/%s.spv", SPIRV_FOLDER, weft_ze_group_name(group)) != 0)
-            fail_msg("spirv-val does not take the module of %s", weft_ze_group_name(group));
+        if (run("spirv-val --target-env %s %s/%s.spv", is_collective(module) ? "spv1.0" : "opencl2.0",
+                SPIRV_FOLDER, name_of(module)) != 0)
+            fail_msg("spirv-val does not take the module of %s", name_of(module));
     }
     /* It finds what is wrong: a byte of an instruction. */
     assert_int_not_equal(
@@ -120,12 +166,13 @@ static void modules_are_the_same_again(void **state)
     (void)state;
     skip_without_modules();
     assert_int_equal(run("env -u MAKEFLAGS -u MFLAGS make --no-print-directory -s SPIRV_FOLDER=%s/again "
-                         "%s/again/bits.spv %s/again/complex64.spv "
+                         "%s/again/bits.spv %s/again/complex64.spv %s/again/collective/bits.spv "
                          ">%s/log 2>&1 || { cat %s/log; false; }",
-                         folder, folder, folder, folder, folder),
+                         folder, folder, folder, folder, folder, folder),
                      0);
     assert_int_equal(run("cmp %s/again/bits.spv %s/bits.spv", folder, SPIRV_FOLDER), 0);
     assert_int_equal(run("cmp %s/again/complex64.spv %s/complex64.spv", folder, SPIRV_FOLDER), 0);
+    assert_int_equal(run("cmp %s/again/collective/bits.spv %s/collective/bits.spv", folder, SPIRV_FOLDER), 0);
 }
 
 /* --- back to code for this processor */
@@ -221,9 +268,9 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(modules_are_the_compilers),   cmocka_unit_test(modules_have_every_kernel),
-        cmocka_unit_test(modules_are_valid),           cmocka_unit_test(modules_are_the_same_again),
-        cmocka_unit_test(modules_give_the_hosts_bits),
+        cmocka_unit_test(modules_are_the_compilers),     cmocka_unit_test(modules_have_every_kernel),
+        cmocka_unit_test(modules_have_every_collective), cmocka_unit_test(modules_are_valid),
+        cmocka_unit_test(modules_are_the_same_again),    cmocka_unit_test(modules_give_the_hosts_bits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -121,7 +121,8 @@ ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_prop
     if (!fake_expect_struct(properties, ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     properties->spirvVersionSupported = ze_fake.no_spirv ? 0 : ZE_MAKE_VERSION(1, 2);
-    properties->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS |
+    properties->flags = ZE_DEVICE_MODULE_FLAG_FP16 |
+                        (ze_fake.no_atomics ? 0 : ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS) |
                         (ze_fake.no_float64 ? 0 : ZE_DEVICE_MODULE_FLAG_FP64);
     properties->fp16flags = properties->fp32flags = floats;
     properties->fp64flags = ze_fake.no_float64 ? 0 : floats;

@@ -137,6 +137,7 @@ ze_result_t fake_kernel_create(ze_module_handle_t module, const ze_kernel_desc_t
 ze_result_t fake_kernel_destroy(ze_kernel_handle_t kernel);
 ze_result_t fake_kernel_group(ze_kernel_handle_t kernel, uint32_t x, uint32_t y, uint32_t z);
 ze_result_t fake_kernel_argument(ze_kernel_handle_t kernel, uint32_t index, size_t size, const void *value);
+ze_result_t fake_kernel_indirect(ze_kernel_handle_t kernel, ze_kernel_indirect_access_flags_t flags);
 
 /* --- list.c */
 

@@ -17,10 +17,11 @@ struct fake_entry {
     int keeps_operations;    /* products and sums are not contracted */
     uint32_t argument_count;
     uint8_t argument_bytes[FAKE_ARGUMENTS];
+    uint32_t pointers; /* bits: arguments */
 };
 
 struct fake_spirv {
-    int uses_float64, uses_float16;
+    int uses_float64, uses_float16, uses_atomics; /* of 64 bits */
     uint32_t entry_count;
     struct fake_entry entries[FAKE_ENTRIES];
 };
@@ -37,7 +38,10 @@ struct fake_span {
 /* One launch, with its arguments as they were when it was appended. */
 struct fake_launch {
     int function; /* -1: none */
+    int device;
     uint32_t groups;
+    uint32_t pointers;                  /* bits: arguments */
+    uint32_t indirect;                  /* ze_kernel_indirect_access_flags_t */
     uint64_t arguments[FAKE_ARGUMENTS]; /* pointers as the program has them */
     char *reached[FAKE_POINTERS];       /* and as the driver does */
     struct fake_span spans[FAKE_POINTERS];
@@ -48,10 +52,17 @@ struct fake_launch {
 int fake_function_find(const char *name);
 void fake_function_run(const struct fake_launch *launch, int backwards);
 
+/* --- ze_collectives.c: those of device collectives */
+
+enum { FAKE_COLLECTIVES = 1000 }; /* from here on; a number, or -1 */
+int fake_collective_find(const char *name);
+void fake_collective_run(const struct fake_launch *launch);
+
 /* --- memory.c. With fake_lock. */
 
 /* What a kernel of the device reaches at the pointer: where the driver has it, and the allocation around it. 0: nothing. */
 int fake_kernel_reach(const void *memory, int device, char **reached, struct fake_span *span);
+ze_memory_type_t fake_type(const void *memory);
 
 /* --- module.c */
 
@@ -60,6 +71,7 @@ struct fake_kernel {
     const struct fake_entry *entry;
     int function;
     uint32_t group_size, set; /* bits: arguments */
+    uint32_t indirect;        /* ze_kernel_indirect_access_flags_t */
     uint64_t arguments[FAKE_ARGUMENTS];
     int in_flight; /* with fake_lock */
     _Atomic int users;

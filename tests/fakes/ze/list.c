@@ -56,8 +56,10 @@ static void use(const struct command *command, int commands)
 {
     if (command->launch.kernel)
         command->launch.kernel->in_flight += commands;
-    for (int i = 0; i < FAKE_POINTERS && command->launch.kernel; i++)
-        fake_use((const void *)(uintptr_t)command->launch.arguments[i], commands);
+    for (int i = 0; i < FAKE_POINTERS && command->launch.kernel; i++) {
+        if (command->launch.pointers >> i & 1)
+            fake_use((const void *)(uintptr_t)command->launch.arguments[i], commands);
+    }
     fake_use(command->to, commands);
     fake_use(command->from_memory, commands);
 }
@@ -65,9 +67,14 @@ static void use(const struct command *command, int commands)
 /* Beside what other lists do: the memory stays, as the command is in flight. */
 static void run_kernel(const struct command *command)
 {
-    int backwards = ze_fake.launches++ % 2;
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    int backwards = ze_fake.launches++ % 2, is_alone = ze_fake.one_at_a_time != 0;
     pthread_mutex_unlock(&fake_lock);
+    if (is_alone)
+        pthread_mutex_lock(&one);
     fake_function_run(&command->launch, backwards);
+    if (is_alone)
+        pthread_mutex_unlock(&one);
     pthread_mutex_lock(&fake_lock);
 }
 
@@ -275,7 +282,7 @@ static int reach(const struct fake_list *to, struct fake_launch *launch)
     int is_good = 1;
     for (int i = 0; i < FAKE_POINTERS && launch->kernel; i++) {
         const void *memory = (const void *)(uintptr_t)launch->arguments[i];
-        is_good &= !memory ||
+        is_good &= !memory || !(launch->pointers >> i & 1) ||
                    fake_expect(fake_kernel_reach(memory, to->device, &launch->reached[i], &launch->spans[i]),
                                "zeCommandListAppendLaunchKernel", "Core Programming Guide, Memory, Residency",
                                "an argument points to memory that the device does not reach");

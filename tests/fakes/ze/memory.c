@@ -24,22 +24,26 @@ static uint64_t last_id;
 static struct arena {
     char *seen, *reached; /* by the program, and by the driver */
     int fd;
-} arenas[2]; /* of device memory, and of what the host touches as well */
+    pid_t pid; /* whose memory it is */
+} arenas[2];   /* of device memory, and of what the host touches as well */
 
 static int arena_of(ze_memory_type_t type)
 {
     return type != ZE_MEMORY_TYPE_DEVICE;
 }
 
+/* A forked child gets memory of its own, at the same addresses. */
 static int arena_make(struct arena *arena, int is_touched)
 {
-    int protection = PROT_READ | PROT_WRITE;
+    int protection = PROT_READ | PROT_WRITE, how = MAP_SHARED | MAP_NORESERVE | (arena->seen ? MAP_FIXED : 0);
+    if (arena->seen)
+        close(arena->fd);
     arena->fd = memfd_create("ze-fake", MFD_CLOEXEC);
     if (arena->fd < 0 || ftruncate(arena->fd, (off_t)ARENA) != 0)
         return -1;
-    arena->reached = mmap(NULL, ARENA, protection, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
-    arena->seen =
-        is_touched ? arena->reached : mmap(NULL, ARENA, PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
+    arena->pid = getpid();
+    arena->reached = mmap(arena->reached, ARENA, protection, how, arena->fd, 0);
+    arena->seen = is_touched ? arena->reached : mmap(arena->seen, ARENA, PROT_NONE, how, arena->fd, 0);
     return arena->reached == MAP_FAILED || arena->seen == MAP_FAILED ? -1 : 0;
 }
 
@@ -110,7 +114,7 @@ static void take_out(struct table *table, struct allocation *one)
 static struct allocation *reserve(ze_memory_type_t type, size_t size, size_t alignment)
 {
     struct arena *arena = &arenas[arena_of(type)];
-    if (!arena->seen && arena_make(arena, arena_of(type)) != 0)
+    if ((!arena->seen || arena->pid != getpid()) && arena_make(arena, arena_of(type)) != 0)
         return NULL;
     /* What can be exported has pages of its own. */
     size_t least = type == ZE_MEMORY_TYPE_DEVICE ? FAKE_PAGE : 64;
@@ -379,6 +383,12 @@ int fake_kernel_reach(const void *memory, int device, char **reached, struct fak
     span->end = span->begin + one->size;
     *reached = span->begin + ((const char *)memory - one->base);
     return 1;
+}
+
+ze_memory_type_t fake_type(const void *memory)
+{
+    const struct allocation *one = fake_find(memory);
+    return one ? one->type : ZE_MEMORY_TYPE_UNKNOWN;
 }
 
 void fake_use(const void *memory, int commands)

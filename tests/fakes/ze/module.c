@@ -87,6 +87,8 @@ ze_result_t fake_module_create(ze_context_handle_t context, ze_device_handle_t d
     ze_result_t result = (ze_result_t)ze_fake.module_result;
     if (made->spirv.uses_float64 && ze_fake.no_float64)
         result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
+    if (made->spirv.uses_atomics && ze_fake.no_atomics)
+        result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
     if (result == ZE_RESULT_SUCCESS)
         result = give_log(log, "");
     else if (give_log(log, "error: unknown word\nin line 7") != ZE_RESULT_SUCCESS)
@@ -235,6 +237,20 @@ ze_result_t fake_kernel_argument(ze_kernel_handle_t kernel, uint32_t index, size
     return result;
 }
 
+ze_result_t fake_kernel_indirect(ze_kernel_handle_t kernel, ze_kernel_indirect_access_flags_t flags)
+{
+    static const char call[] = "zeKernelSetIndirectAccess";
+    struct fake_kernel *found = (void *)kernel;
+    if (!enter(found, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    int is_good =
+        fake_expect(flags <= 7, call, "zeKernelSetIndirectAccess, Parameters", "flags that are none");
+    if (is_good)
+        found->indirect = flags;
+    found->users--;
+    return is_good ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ENUMERATION;
+}
+
 int fake_kernel_launch(ze_kernel_handle_t kernel, const struct fake_context *context, int device,
                        const ze_group_count_t *groups, struct fake_launch *launch)
 {
@@ -253,8 +269,12 @@ int fake_kernel_launch(ze_kernel_handle_t kernel, const struct fake_context *con
                   fake_expect(groups->groupCountX && groups->groupCountY && groups->groupCountZ, call,
                               "ze_group_count_t", "there are no groups");
     if (is_good) {
-        *launch =
-            (struct fake_launch){.function = found->function, .groups = groups->groupCountX, .kernel = found};
+        *launch = (struct fake_launch){.function = found->function,
+                                       .device = device,
+                                       .groups = groups->groupCountX,
+                                       .pointers = found->entry->pointers,
+                                       .indirect = found->indirect,
+                                       .kernel = found};
         memcpy(launch->arguments, found->arguments, sizeof launch->arguments);
     }
     found->users--;

@@ -49,11 +49,16 @@ static inline size_t get_local_id(uint dimension)
     return dimension ? 0 : opencl_item.local;
 }
 
+/* Where the driver has memory that a kernel was given no pointer to, or ends the process: ze_collectives.c. NULL elsewhere. */
+static _Thread_local void *(*opencl_find)(uintptr_t address, size_t size);
+
 /* As a device faults: at once. */
 static inline void *opencl_access(const void *address, size_t size)
 {
     uintptr_t begin = (uintptr_t)address;
     int span = 0;
+    if (opencl_find && begin % size == 0)
+        return opencl_find(begin, size);
     while (span < opencl_item.span_count &&
            (begin < opencl_item.spans[span].begin || begin + size > opencl_item.spans[span].end))
         span++;
@@ -77,6 +82,9 @@ OPENCL_LOAD(opencl_load_2, unsigned short)
 OPENCL_LOAD(opencl_load_4, unsigned)
 OPENCL_LOAD(opencl_load_8, unsigned long long)
 OPENCL_LOAD(opencl_load_16, uint4)
+
+/* Items of a group one after the other, between two barriers. */
+#define OPENCL_EACH_ITEM(items) for (opencl_item.local = 0; opencl_item.local < (items); opencl_item.local++)
 
 #define LOAD_ONCE opencl_load_16
 #define LOAD(from)                                                                                           \

@@ -22,6 +22,8 @@ enum {
     CONTRACTION_OFF = 31,
     FLOAT16 = 9,
     FLOAT64 = 10,
+    INT64_ATOMICS = 12,
+    POINTER = 0x80, /* in the sizes of types */
 };
 
 static struct fake_entry *entry_of(struct fake_spirv *read, uint32_t id)
@@ -54,6 +56,7 @@ static int read_one(struct fake_spirv *read, const uint32_t *words, uint32_t len
     if (op == OP_CAPABILITY && length == 2) {
         read->uses_float64 |= words[1] == FLOAT64;
         read->uses_float16 |= words[1] == FLOAT16;
+        read->uses_atomics |= words[1] == INT64_ATOMICS;
     }
     if (op == OP_ENTRY_POINT && length > 3)
         return add_entry(read, words, length);
@@ -66,13 +69,15 @@ static int read_one(struct fake_spirv *read, const uint32_t *words, uint32_t len
     if (op == OP_TYPE_INT && length == 4 && words[1] < IDS_MAX)
         bytes[words[1]] = (uint8_t)(words[2] / 8);
     if (op == OP_TYPE_POINTER && length == 4 && words[1] < IDS_MAX)
-        bytes[words[1]] = 8;
+        bytes[words[1]] = POINTER | 8;
     if (op == OP_FUNCTION && length == 5)
         *function = entry_of(read, words[2]);
     if (op == OP_FUNCTION_PARAMETER && length == 3 && *function && words[1] < IDS_MAX) {
         if ((*function)->argument_count == FAKE_ARGUMENTS)
             return 0;
-        (*function)->argument_bytes[(*function)->argument_count++] = bytes[words[1]];
+        if (bytes[words[1]] & POINTER)
+            (*function)->pointers |= 1u << (*function)->argument_count;
+        (*function)->argument_bytes[(*function)->argument_count++] = bytes[words[1]] & ~POINTER;
     }
     return 1;
 }

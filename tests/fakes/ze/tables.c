@@ -160,6 +160,7 @@ API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_ddi
     table->pfnDestroy = fake_kernel_destroy;
     table->pfnSetGroupSize = fake_kernel_group;
     table->pfnSetArgumentValue = fake_kernel_argument;
+    table->pfnSetIndirectAccess = fake_kernel_indirect;
     return result;
 }
 

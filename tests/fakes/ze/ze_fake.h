@@ -58,13 +58,15 @@ struct ze_fake {
     uint32_t time_bits;          /* that the clocks have; 0: 32 */
     uint32_t module_result, kernel_result;                    /* ze_result_t */
     uint32_t no_spirv, no_float64, no_denormals, no_division; /* of 64-bit numbers, rounded correctly */
-    uint32_t group_size;                                      /* work items of a group, at most; 0: 1024 */
-    _Atomic int builds;                                       /* how often a module was compiled */
-    _Atomic int launches;                                     /* of kernels, that have run */
-    _Atomic int modules, kernels, logs;                       /* that there are */
-    _Atomic int imports;                                      /* how often memory was imported */
-    _Atomic int ipc_handles;                                  /* that have been got and not put */
-    _Atomic uint32_t inits;                                   /* how often it was initialised */
+    uint32_t no_atomics;                                      /* of 64 bits */
+    uint32_t one_at_a_time;             /* kernel runs on all devices, whatever queue it is in */
+    uint32_t group_size;                /* work items of a group, at most; 0: 1024 */
+    _Atomic int builds;                 /* how often a module was compiled */
+    _Atomic int launches;               /* of kernels, that have run */
+    _Atomic int modules, kernels, logs; /* that there are */
+    _Atomic int imports;                /* how often memory was imported */
+    _Atomic int ipc_handles;            /* that have been got and not put */
+    _Atomic uint32_t inits;             /* how often it was initialised */
     _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
     uint32_t violations;
     char first_violation[256];

@@ -24,7 +24,7 @@ int fake_function_find(const char *name)
         if (strcmp(functions[i].name, name) == 0)
             return (int)i;
     }
-    return -1;
+    return fake_collective_find(name);
 }
 
 static void run_item(const struct fake_launch *launch)
@@ -42,6 +42,10 @@ void fake_function_run(const struct fake_launch *launch, int backwards)
 {
     struct opencl_span spans[FAKE_POINTERS];
     uint64_t items = (uint64_t)launch->groups * WEFT_KERNEL_THREADS;
+    if (launch->function >= FAKE_COLLECTIVES) {
+        fake_collective_run(launch);
+        return;
+    }
     for (int i = 0; i < FAKE_POINTERS; i++)
         spans[i] = (struct opencl_span){(uintptr_t)launch->spans[i].begin, (uintptr_t)launch->spans[i].end};
     opencl_item.groups = launch->groups;

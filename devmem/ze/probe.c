@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether kernels wait for each other. A device collective waits for those of other ranks, which may run in another queue of the same device. No
+ * call of Level Zero says whether kernels in two queues run side by side, or one behind the other. So it is tried when a device is first
+ * described, or its first queue opened: two kernels, each of which says that it is there and waits for the other one, and for the host's stop. Words go through
+ * host memory, so that it is seen as well that a running kernel sees what the host writes.
+ *
+ * Where they do not meet in time, or it cannot be tried, the device runs no device collectives. What has not ended then keeps its memory.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "devmem/ze/launch.h"
+
+#define PROBE_MS   500
+#define POLL_US    20
+#define WORD_BYTES 64 /* that a word has for itself */
+
+enum { OWN, OTHER, STOP, MET, OTHER_MET, WORDS };
+
+struct probe {
+    struct weft_device *device;
+    int ordinal;
+    char *words; /* in host memory of the driver's */
+    struct weft_device_queue *queues[2];
+    char text[WEFT_ZE_TEXT]; /* why not */
+};
+
+static ze_context_handle_t context_of(const struct probe *probe)
+{
+    return probe->device->places[probe->device->ordinals[probe->ordinal].place].context;
+}
+
+static uint64_t *word_of(const struct probe *probe, int word)
+{
+    return (uint64_t *)(void *)(probe->words + word * WORD_BYTES);
+}
+
+static int is_set(const struct probe *probe, int word)
+{
+    return __atomic_load_n(word_of(probe, word), __ATOMIC_ACQUIRE) != 0;
+}
+
+/* And an event behind it, as it may never end. With the launcher's lock. */
+static ze_result_t launch(const struct probe *probe, ze_kernel_handle_t kernel, int which)
+{
+    const struct weft_ze_driver *driver = &probe->device->driver;
+    uint64_t *const words[] = {word_of(probe, which ? OTHER : OWN), word_of(probe, which ? OWN : OTHER),
+                               word_of(probe, STOP), word_of(probe, which ? OTHER_MET : MET)};
+    struct weft_device_event *behind = weft_ze_event_get(probe->device, probe->ordinal);
+    ze_result_t result = behind ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    for (uint32_t i = 0; i < sizeof words / sizeof *words && result == ZE_RESULT_SUCCESS; i++)
+        result = driver->zeKernelSetArgumentValue(kernel, i, sizeof words[i], &words[i]);
+    if (result == ZE_RESULT_SUCCESS)
+        result = weft_ze_channel_append(probe->queues[which],
+                                        &(struct weft_ze_command){.kernel = kernel, .blocks = 1});
+    if (result == ZE_RESULT_SUCCESS)
+        result =
+            weft_ze_channel_append(probe->queues[which], &(struct weft_ze_command){.signal = behind->handle});
+    if (result == ZE_RESULT_SUCCESS)
+        weft_ze_queue_stands(probe->queues[which], behind);
+    else if (behind)
+        weft_ze_event_unused(behind);
+    return result;
+}
+
+/* Why the kernel is not there. */
+static void say_why(struct probe *probe)
+{
+    struct weft_ze_launcher *launcher = weft_ze_launcher_look(probe->device, probe->ordinal);
+    if (!launcher)
+        return;
+    snprintf(probe->text, sizeof probe->text, "%s", launcher->modules[weft_ze_module_of(WEFT_ZE_PROBE)].text);
+    pthread_mutex_unlock(&launcher->lock);
+}
+
+static int start(struct probe *probe)
+{
+    int status;
+    struct weft_ze_launcher *launcher =
+        weft_ze_launcher_lock(probe->queues[0], WEFT_ZE_PROBE, WEFT_OR, &status);
+    ze_result_t result = ZE_RESULT_SUCCESS;
+    if (!launcher) {
+        say_why(probe);
+        return 0;
+    }
+    for (int i = 0; i < 2 && result == ZE_RESULT_SUCCESS; i++)
+        result = launch(probe, launcher->kernels[WEFT_ZE_PROBE], i);
+    pthread_mutex_unlock(&launcher->lock);
+    if (result != ZE_RESULT_SUCCESS)
+        weft_ze_word(result, probe->text, "running two kernels on device %d", probe->ordinal);
+    return result == ZE_RESULT_SUCCESS;
+}
+
+static int meet(struct probe *probe)
+{
+    int64_t deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
+    while (!(is_set(probe, MET) && is_set(probe, OTHER_MET)) && weft_clock_ns() < deadline_ns)
+        usleep(POLL_US);
+    if (is_set(probe, MET) && is_set(probe, OTHER_MET))
+        return 1;
+    snprintf(probe->text, sizeof probe->text,
+             "Level Zero device %d did not run two kernels side by side within %d ms", probe->ordinal,
+             PROBE_MS);
+    return 0;
+}
+
+/* Memory that a kernel may still look at stays: 0. */
+static int close_queue(struct probe *probe, struct weft_device_queue *queue)
+{
+    struct weft_device_event *end;
+    int is_over = weft_ze_mark(queue, &end) == WEFT_OK;
+    weft_ze_queue_close(queue);
+    if (!is_over)
+        return 0;
+    is_over = probe->device->driver.zeEventQueryStatus(end->handle) != ZE_RESULT_NOT_READY;
+    weft_ze_event_free(end);
+    return is_over;
+}
+
+static int run(struct probe *probe)
+{
+    struct weft_device *device = probe->device;
+    const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void *words = NULL;
+    int made = 0, is_over = 1;
+    ze_result_t result =
+        device->driver.zeMemAllocHost(context_of(probe), &desc, WORDS * WORD_BYTES, WORD_BYTES, &words);
+    if (result != ZE_RESULT_SUCCESS) {
+        weft_ze_word(result, probe->text, "allocating host memory for device %d", probe->ordinal);
+        return 0;
+    }
+    probe->words = memset(words, 0, WORDS * WORD_BYTES);
+    while (made < 2 && weft_ze_queue_make(device, probe->ordinal, &probe->queues[made]) == WEFT_OK)
+        made++;
+    if (made < 2)
+        snprintf(probe->text, sizeof probe->text, "Level Zero device %d has no two queues more",
+                 probe->ordinal);
+    int meets = made == 2 && start(probe) && meet(probe);
+    __atomic_store_n(word_of(probe, STOP), 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < made; i++)
+        is_over &= close_queue(probe, probe->queues[i]);
+    if (is_over)
+        device->driver.zeMemFree(context_of(probe), words);
+    return meets;
+}
+
+void weft_ze_probe(struct weft_device *device, int ordinal)
+{
+    struct probe probe = {.device = device, .ordinal = ordinal};
+    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
+    if (!launcher)
+        return;
+    int is_known = launcher->meets != WEFT_ZE_MEETS_UNTRIED;
+    pthread_mutex_unlock(&launcher->lock);
+    if (is_known)
+        return;
+    pthread_mutex_lock(&launcher->probe_lock); /* the others wait for what comes of it */
+    pthread_mutex_lock(&launcher->lock);
+    is_known = launcher->meets != WEFT_ZE_MEETS_UNTRIED;
+    pthread_mutex_unlock(&launcher->lock);
+    int meets = is_known ? 1 : run(&probe);
+    pthread_mutex_lock(&launcher->lock);
+    if (!is_known) {
+        launcher->meets = meets ? WEFT_ZE_MEETS_YES : WEFT_ZE_MEETS_NO;
+        memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
+    }
+    pthread_mutex_unlock(&launcher->lock);
+    if (!meets)
+        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; it runs no device collectives", probe.text);
+    pthread_mutex_unlock(&launcher->probe_lock);
+}
+
+int weft_ze_meets(struct weft_device *device, int ordinal)
+{
+    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
+    if (!launcher)
+        return 0;
+    int meets = launcher->meets == WEFT_ZE_MEETS_YES;
+    pthread_mutex_unlock(&launcher->lock);
+    return meets;
+}
+
+int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
+{
+    int status = weft_ze_queue_make(device, ordinal, opened);
+    if (status == WEFT_OK)
+        weft_ze_probe(device, ordinal); /* here, where it may wait */
+    return status;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft's device collectives for Level Zero compiled as C, all groups of them. Addresses in their steps are the program's: each is looked for in the
+ * driver's tables, and insists on what the kernel was let into by zeKernelSetIndirectAccess(). */
+#include "tests/fakes/ze/opencl.h"
+
+#include <sched.h>
+
+#include "tests/fakes/ze/fake_kernel.h"
+
+#define WALKS static
+
+static inline uint64_t word_acquire(const uint64_t *word)
+{
+    return __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t word_look(const uint64_t *word)
+{
+    return __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_RELAXED);
+}
+
+static inline void word_release(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n((uint64_t *)opencl_access(word, sizeof *word), value, __ATOMIC_RELEASE);
+}
+
+static inline void rest(void)
+{
+    sched_yield();
+}
+
+#define WEFT_KERNEL_GROUP_all WEFT_KERNEL_REDUCTIONS
+#define WEFT_GROUP            all
+#define WEFT_KERNEL_PROBES
+#include "devmem/ze/collective.cl"
+
+typedef void function(const ulong *, const ulong *, uint);
+
+#define ROW(name, ...) {"weft_ze_" #name "_collective", weft_ze_##name##_collective},
+static const struct {
+    const char *name;
+    function *run;
+} functions[] = {WEFT_KERNEL_REDUCTIONS(ROW, ROW){"weft_ze_probe", NULL}};
+
+int fake_collective_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (strcmp(functions[i].name, name) == 0)
+            return FAKE_COLLECTIVES + (int)i;
+    }
+    return -1;
+}
+
+/* --- memory that steps name */
+
+#define KNOWN 16
+
+static _Thread_local struct {
+    const struct fake_launch *launch;
+    struct {
+        uintptr_t begin, end, reached;
+    } known[KNOWN];
+    uint32_t count;
+} here;
+
+static void fault(const char *what, uintptr_t address)
+{
+    fprintf(stderr, "a device collective touches %#lx, %s\n", (unsigned long)address, what);
+    abort();
+}
+
+static uint32_t flag_of(ze_memory_type_t type)
+{
+    return type == ZE_MEMORY_TYPE_HOST     ? ZE_KERNEL_INDIRECT_ACCESS_FLAG_HOST
+           : type == ZE_MEMORY_TYPE_DEVICE ? ZE_KERNEL_INDIRECT_ACCESS_FLAG_DEVICE
+                                           : ZE_KERNEL_INDIRECT_ACCESS_FLAG_SHARED;
+}
+
+/* The whole allocation around the address, in a place of the table. */
+static uint32_t look_for(uintptr_t address)
+{
+    struct fake_span span;
+    char *reached = NULL;
+    pthread_mutex_lock(&fake_lock);
+    int is_found = fake_kernel_reach((const void *)address, here.launch->device, &reached, &span);
+    uint32_t flag = flag_of(fake_type((const void *)address));
+    pthread_mutex_unlock(&fake_lock);
+    if (!is_found)
+        fault("which the device does not reach", address);
+    if (!(here.launch->indirect & flag))
+        fault("of a kind of memory that zeKernelSetIndirectAccess() has not let it into", address);
+    uint32_t place = here.count++ % KNOWN;
+    here.known[place].begin = address - (uintptr_t)(reached - span.begin);
+    here.known[place].end = here.known[place].begin + (uintptr_t)(span.end - span.begin);
+    here.known[place].reached = (uintptr_t)span.begin;
+    return place;
+}
+
+static void *find(uintptr_t address, size_t size)
+{
+    uint32_t place = 0, count = here.count < KNOWN ? here.count : KNOWN;
+    while (place < count && (address < here.known[place].begin || address >= here.known[place].end))
+        place++;
+    if (place == count)
+        place = look_for(address);
+    if (address + size > here.known[place].end)
+        fault("beyond its allocation", address);
+    return (void *)(here.known[place].reached + (address - here.known[place].begin));
+}
+
+/* One group; its items take turns between barriers. */
+void fake_collective_run(const struct fake_launch *launch)
+{
+    const uint64_t *a = launch->arguments;
+    const int number = launch->function - FAKE_COLLECTIVES;
+    if (launch->groups != 1)
+        fault("in more groups than one", launch->groups);
+    here.launch = launch;
+    here.count = 0;
+    opencl_item.group = 0;
+    opencl_item.groups = 1;
+    opencl_item.local = 0;
+    opencl_find = find;
+    if (functions[number].run)
+        functions[number].run((const ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1], (uint)a[2]);
+    else
+        weft_ze_probe((ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1],
+                      (const ulong *)(uintptr_t)a[2], (ulong *)(uintptr_t)a[3]);
+}
