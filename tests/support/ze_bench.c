@@ -2,6 +2,7 @@
 #include "tests/support/ze_bench.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "devmem/ze/ze.h"
 #include "tests/support/ze_scene.h"
@@ -74,6 +75,14 @@ static int begin_queues(int rank)
     return 0;
 }
 
+static int begin_alone(int rank)
+{
+    CHECK(begin(rank) == 0);
+    fake->one_at_a_time = 1;
+    return setenv("WEFT_DEVICE_COLLECTIVE", "always", 1);
+}
+
+const struct device_bench ze_alone_bench = {.kind = "ze", .begin = begin_alone, .left = count_left};
 const struct device_bench ze_bench = {
     .kind = "ze", .begin = begin, .streams = ze_streams, .left = count_left};
 const struct device_bench ze_queues_bench = {

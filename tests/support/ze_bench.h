@@ -9,6 +9,8 @@
 extern const struct device_bench ze_bench;
 /* And where the driver has no immediate command lists. */
 extern const struct device_bench ze_queues_bench;
+/* And where it does not run two kernels side by side. */
+extern const struct device_bench ze_alone_bench;
 /* The same, where ranks map each other's memory: some is mapped. */
 extern const struct device_bench ze_sharing_bench;
 /* And where the driver gives an address the same number each time. */
