@@ -135,6 +135,7 @@ static int plant_launches(void)
              0);
     PLANT(driver->zeKernelSetGroupSize(kernel, 2048, 1, 1), "larger than the device has them");
     PLANT(driver->zeKernelSetGroupSize(kernel, 128, 1, 1), "demands another group size");
+    PLANT(driver->zeKernelSetIndirectAccess(kernel, 8), "flags that are none");
     PLANT(driver->zeKernelSetArgumentValue(kernel, WEFT_ZE_ARGUMENTS, 8, NULL), "no such argument");
     PLANT(driver->zeKernelSetArgumentValue(kernel, 15, 8, NULL), "another size");
     PLANT(driver->zeCommandListAppendLaunchKernel(list, kernel, &one, NULL, 0, NULL),
