@@ -79,17 +79,17 @@ static void end(struct weft_device_queue *queue)
     free(queue);
 }
 
-/* Whether its work has ended, or never will, as the device is lost. Where its end cannot be appended nobody can say. */
-static int has_ended(struct weft_device_queue *queue)
+/* How its work has ended: ZE_RESULT_NOT_READY where it has not, or where its end cannot be appended, so that nobody can say. */
+static ze_result_t await_end(struct weft_device_queue *queue)
 {
     const struct weft_ze_driver *driver = &queue->device->driver;
     ze_result_t result =
         weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = queue->end->handle});
     if (result != ZE_RESULT_SUCCESS)
-        return result == ZE_RESULT_ERROR_DEVICE_LOST;
+        return result == ZE_RESULT_ERROR_DEVICE_LOST ? result : ZE_RESULT_NOT_READY;
     if (queue->waited && !is_signalled_soon(queue->waited))
-        return 0;
-    return driver->zeEventHostSynchronize(queue->end->handle, UINT64_MAX) != ZE_RESULT_NOT_READY;
+        return ZE_RESULT_NOT_READY;
+    return driver->zeEventHostSynchronize(queue->end->handle, UINT64_MAX);
 }
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
@@ -98,12 +98,13 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
         free(queue);
         return;
     }
-    int is_over = has_ended(queue);
-    if (queue->device->driver.zeEventQueryStatus(queue->end->handle) == ZE_RESULT_ERROR_DEVICE_LOST)
+    ze_result_t result = await_end(queue);
+    if (result == ZE_RESULT_ERROR_DEVICE_LOST ||
+        queue->device->driver.zeEventQueryStatus(queue->end->handle) == ZE_RESULT_ERROR_DEVICE_LOST)
         weft_ze_events_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
-    if (is_over)
+    if (result != ZE_RESULT_NOT_READY)
         end(queue);
     else
         leave(queue);
@@ -226,8 +227,13 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
     struct weft_device_event *behind = weft_ze_event_get(device, queue->ordinal);
     if (!behind)
         return WEFT_NOMEM;
-    ze_result_t result = weft_ze_channel_append(
-        queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
+    ze_result_t result = ZE_RESULT_SUCCESS;
+    /* A barrier that waits for an event waits for nothing else: the specification of zeCommandListAppendBarrier. */
+    if (queue->is_open_ended)
+        result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
+    if (result == ZE_RESULT_SUCCESS)
+        result = weft_ze_channel_append(
+            queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
         weft_ze_event_unused(behind);
         return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,

@@ -94,6 +94,14 @@ int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *q
                : weft_ze_fail(device, result, "opening a stream wait of device %d", wait->opens->ordinal);
 }
 
+/* Where it is not open: also for a device that is lost, as another one's stream may stand at it. */
+static void open_now(const struct weft_device_wait *wait)
+{
+    const struct weft_ze_driver *driver = &wait->device->driver;
+    if (driver->zeEventQueryStatus(wait->opens->handle) != ZE_RESULT_SUCCESS)
+        driver->zeEventHostSignal(wait->opens->handle);
+}
+
 void weft_ze_wait_free(struct weft_device_wait *wait)
 {
     struct weft_device *device = wait->device;
@@ -109,9 +117,7 @@ void weft_ze_wait_free(struct weft_device_wait *wait)
         weft_ze_waits_sweep(device, 0);
         return;
     }
-    if (device->driver.zeEventQueryStatus(wait->opens->handle) == ZE_RESULT_NOT_READY)
-        device->driver.zeEventHostSignal(
-            wait->opens->handle); /* it was never opened, which must not hang a stream */
+    open_now(wait); /* one that was never opened must not hang a stream */
     forget(wait);
 }
 
@@ -132,6 +138,7 @@ void weft_ze_waits_sweep(struct weft_device *device, int is_last)
     pthread_mutex_unlock(&device->lock);
     while ((wait = over)) {
         over = wait->next;
+        open_now(wait);
         forget(wait);
     }
 }
