@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/calls/collective.h"
 #include "comm/calls/device.h"
@@ -72,10 +73,15 @@ static int begin_exchange(struct queued_collective *kept)
 static int stage_given(struct queued_collective *kept)
 {
     struct weft_comm *comm = kept->queued.work->comm;
-    const struct weft_fastpath_exchange *made = &kept->made;
+    struct weft_fastpath_exchange *made = &kept->made;
     if (!kept->where.kind || made->kind != WEFT_FASTPATH_MOVES || made->move.root == WEFT_FASTPATH_NO_ROOT ||
-        made->move.root == (uint32_t)comm->rank || weft_fastpath_goes_by_plan(comm->fastpath))
+        made->move.root == (uint32_t)comm->rank)
         return WEFT_OK;
+    if (weft_fastpath_goes_by_plan(comm->fastpath)) {
+        made->move.end =
+            made->move.first; /* nothing is written there, also where the root's word is erased just now */
+        return WEFT_OK;
+    }
     int status = kept->staged.commands ? WEFT_OK
                                        : weft_staged_open(comm, &kept->operands, &kept->where, &kept->staged);
     kept->made.move.output = kept->staged.operands.recv;
@@ -89,9 +95,14 @@ static int leave(struct queued_collective *kept)
     int status = kept->stage == STAGE_LEAVING ? weft_staged_poll(&kept->staged)
                                               : weft_staged_leave(comm, &kept->operands, &kept->staged);
     kept->stage = status == WEFT_OK ? STAGE_DONE : STAGE_LEAVING;
-    if (status == WEFT_AGAIN)
-        weft_queue_rouse(comm);
-    return status;
+    if (status != WEFT_AGAIN)
+        return status;
+    weft_queue_rouse(comm);
+    if (weft_clock_ns() < kept->queued.deadline_ns)
+        return WEFT_AGAIN;
+    return weft_fail(WEFT_TIMEOUT, "rank %d gave up: %s device %d has not copied what came", comm->rank,
+                     weft_command_queue_kind(kept->staged.commands)->name,
+                     weft_command_queue_ordinal(kept->staged.commands));
 }
 
 /* All have published: it is done, or a plan is due. */

@@ -43,8 +43,9 @@ static void end(struct weft_comm *comm, struct weft_queued *queued, int status)
     work->finish = NULL;
     comm->context->core.queued--;
     comm->context->core.quiet -= queued->is_quiet;
-    weft_stream_wait_put(queued->stream_wait);
+    struct weft_stream_wait *stream_wait = queued->stream_wait;
     queued->ops->release(queued);
+    weft_stream_wait_put(stream_wait);
     work->queued = NULL;
     weft_work_end(work, status);
     if (work->dropped) {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "comm/core/comm.h"
 #include "comm/core/dump.h"
+#include "comm/exec/fastpath.h"
 
 #define NEVER_LOOKED INT64_C(0)
 
@@ -42,6 +43,14 @@ static void report(struct weft_comm *comm, const struct weft_call *call, uint32_
     weft_call_print(call, text, sizeof text);
     weft_log(WEFT_LOG_DEBUG, "rank %d reports %s", comm->rank, text);
     weft_bootstrap_send_oob(comm->bootstrap, 0, WEFT_OOB_REPORT, &record, sizeof record);
+}
+
+/* Calls that this rank gave ahead of the others, which may wait in other ones of these numbers. The rank waits, so that it makes no call now. */
+static void report_past(struct weft_comm *comm)
+{
+    struct weft_call call;
+    for (uint32_t i = 0; comm->fastpath && weft_fastpath_past(comm->fastpath, i, &call); i++)
+        report(comm, &call, 0, 0, "");
 }
 
 static void log_dump(struct weft_comm *comm)
@@ -111,8 +120,11 @@ static int64_t look(struct weft_comm *comm, int64_t now_ns, int urgent)
     }
     struct weft_waiting *waiting = comm->stall.waiting;
     if (waiting) {
+        int was_compared = waiting->reported & WEFT_STALL_COMPARED;
         int64_t due_ns =
             look_at(comm, &waiting->call, &waiting->since_ns, &waiting->reported, now_ns, urgent, &slow);
+        if (!was_compared && waiting->reported & WEFT_STALL_COMPARED)
+            report_past(comm);
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
     if (slow.call)

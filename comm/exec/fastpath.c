@@ -111,8 +111,7 @@ static int awaits(const struct weft_fastpath *fastpath, uint32_t rank)
         return 0;
     if (fastpath->root == WEFT_FASTPATH_NO_ROOT || fastpath->root == rank)
         return !is_here(fastpath, rank);
-    return !weft_given_has_room(fastpath) &&
-           !weft_given_has_come(fastpath, rank, weft_given_awaited(fastpath));
+    return !weft_given_has_room(fastpath) && !weft_given_has_come(fastpath, rank, fastpath->settled);
 }
 
 int weft_fastpath_awaits(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence)
@@ -403,7 +402,6 @@ static inline int finish_given(struct weft_fastpath *fastpath, struct weft_fastp
     if (fastpath->ranks == 2 && fastpath->root != fastpath->rank &&
         fastpath->settled + 1 == fastpath->given) {
         fastpath->settled = fastpath->given;
-        fastpath->complete = fastpath->sequence;
         return WEFT_OK;
     }
     return weft_given_has_room(fastpath) ? WEFT_OK : weft_given_settle(fastpath, odd);
@@ -435,9 +433,7 @@ static inline __attribute__((always_inline)) int finish(struct weft_fastpath *fa
     }
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
         return finish_given(fastpath, odd);
-    int status = fastpath->settled == fastpath->given ? WEFT_OK : settle_all(fastpath, odd);
-    fastpath->complete = fastpath->sequence;
-    return status;
+    return fastpath->settled == fastpath->given ? WEFT_OK : settle_all(fastpath, odd);
 }
 
 int weft_fastpath_finish(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,

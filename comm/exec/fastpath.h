@@ -129,6 +129,9 @@ const void *weft_fastpath_shown(const struct weft_fastpath *fastpath, uint32_t r
 /* Whether an operation, which was weft_fastpath_sequence() when it began, waits for a rank. [lock] */
 int weft_fastpath_awaits(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t sequence);
 
+/* The operations that were given and in which not everybody has been seen yet, from the oldest on: 1, or 0 where there are no more. The call
+ * has no label. [lock] */
+int weft_fastpath_past(const struct weft_fastpath *fastpath, uint32_t index, struct weft_call *call);
 /* Whether a rank has come to all operations that were given. [lock] */
 int weft_fastpath_follows(const struct weft_fastpath *fastpath, uint32_t rank);
 /* Of a given operation whose root has come: whether it wants a plan. */

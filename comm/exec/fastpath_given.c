@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/exec/fastpath_given.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/exec/mismatch.h"
 
-/* A rank took a given operation for another one. */
-static void be_odd(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t number,
-                   struct weft_fastpath_word theirs, struct weft_fastpath_odd *odd)
+static struct weft_call call_of(const struct weft_fastpath *fastpath, uint32_t number)
 {
     const struct weft_slot_given *expected = &fastpath->expected[number % WEFT_SLOTS_GIVEN];
     struct weft_call call = weft_call_of_digest((uint32_t)(expected->word >> 32));
     call.sequence = expected->sequence;
     call.count = expected->count;
     call.root = expected->root;
+    return call;
+}
+
+int weft_fastpath_past(const struct weft_fastpath *fastpath, uint32_t index, struct weft_call *call)
+{
+    if (index >= fastpath->given - fastpath->settled)
+        return 0;
+    *call = call_of(fastpath, fastpath->settled + index);
+    return 1;
+}
+
+/* A rank took a given operation for another one. */
+static void be_odd(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t number,
+                   struct weft_fastpath_word theirs, struct weft_fastpath_odd *odd)
+{
+    const struct weft_slot_given *expected = &fastpath->expected[number % WEFT_SLOTS_GIVEN];
+    struct weft_call call = call_of(fastpath, number);
     odd->peer = rank;
     odd->past = call;
     weft_mismatch_cell(&call, (uint32_t)(theirs.word >> 32) & ~WEFT_DIGEST_BY_PLAN, expected->size,
@@ -51,7 +67,6 @@ int weft_given_settle(struct weft_fastpath *fastpath, struct weft_fastpath_odd *
                 return same;
             }
         }
-        fastpath->complete = (uint32_t)fastpath->expected[fastpath->settled % WEFT_SLOTS_GIVEN].word;
     }
     return WEFT_OK;
 }
@@ -74,8 +89,13 @@ int weft_fastpath_compare_last(const struct weft_fastpath *fastpath, uint32_t ra
 {
     struct weft_fastpath_word own[WEFT_FASTPATH_WORDS_MAX], theirs[WEFT_FASTPATH_WORDS_MAX];
     size_t count = weft_fastpath_last(fastpath, own);
-    if (size != count * sizeof *own) /* it has not made the same calls, which its number of them has shown */
-        return WEFT_OK;
+    if (size != count * sizeof *own) {
+        snprintf(
+            odd->text, sizeof odd->text,
+            "rank %u and rank %u have not made the same calls: a root gave %zu of the last ones, and %zu",
+            rank, fastpath->rank, size / sizeof *own, count);
+        return WEFT_MISMATCH;
+    }
     memcpy(theirs, bytes, size);
     for (uint32_t i = 0; i < count; i++) {
         if (own[i].word == theirs[i].word && own[i].size == theirs[i].size)

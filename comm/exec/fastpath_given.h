@@ -20,19 +20,11 @@ static inline int weft_given_has_come_word(const struct weft_fastpath *fastpath,
     return word && later <= fastpath->sequence - sequence + WEFT_SLOTS_GIVEN;
 }
 
-/* Whether the next given operation may use its slot: everybody has come to the operation behind the one that used it before. */
+/* Whether the next given operation may use its slot: everybody has come to the one behind the one that used it before. Without room the first
+ * that is not settled is waited for. Counts may wrap. */
 static inline int weft_given_has_room(const struct weft_fastpath *fastpath)
 {
-    if (fastpath->given < WEFT_SLOTS_GIVEN)
-        return 1;
-    uint32_t before = (uint32_t)fastpath->expected[fastpath->given % WEFT_SLOTS_GIVEN].word;
-    return (int32_t)(fastpath->complete - before) > 0;
-}
-
-/* Without room: the operation behind the one that used the slot before, which is a given one too. */
-static inline uint32_t weft_given_awaited(const struct weft_fastpath *fastpath)
-{
-    return fastpath->given + 1 - WEFT_SLOTS_GIVEN;
+    return fastpath->given - fastpath->settled <= WEFT_SLOTS_GIVEN - 2;
 }
 
 static inline int weft_given_has_come(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t number)

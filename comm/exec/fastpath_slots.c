@@ -119,7 +119,6 @@ int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, siz
     fastpath->ops = &shm->ops;
     fastpath->sequence =
         exec->options.id & INT32_MAX; /* fastpath.h; not near the wrap, where it would be an erased word */
-    fastpath->complete = fastpath->sequence;
     int status = WEFT_NOMEM;
     fastpath->partial = aligned_alloc(64, partial_bytes(fastpath));
     if (!fastpath->partial)

@@ -10,7 +10,7 @@
 #include "comm/exec/fastpath.h"
 
 #define WEFT_SLOT_INLINE_BYTES 48
-#define WEFT_SLOTS_GIVEN       WEFT_FASTPATH_WORDS_MAX /* operations that a root may be ahead, and one more */
+#define WEFT_SLOTS_GIVEN       WEFT_FASTPATH_WORDS_MAX /* two more than a root may be ahead */
 #define WEFT_SLOT_GIVEN_BYTES                                                                                \
     (WEFT_FASTPATH_GIVEN_MAX + 128) /* so that not all lie in the same places of a cache */
 
@@ -39,11 +39,11 @@ struct weft_fastpath {
     struct weft_context *context;
     uint32_t ranks, rank;
     uint32_t sequence;
-    uint32_t complete;  /* everybody's words of the operations up to this one have been seen, and compared */
     uint32_t exchanged; /* operations in which everybody waits for everybody */
-    uint32_t given, settled; /* operations that a root gave; those of them that are complete */
-    uint32_t root;           /* of the last operation; WEFT_FASTPATH_NO_ROOT */
-    size_t at, data;         /* where its slot lies among a rank's slots, and what does not fit into that */
+    uint32_t given,
+        settled; /* operations that a root gave; those of them in which everybody has been seen, and compared */
+    uint32_t root;   /* of the last operation; WEFT_FASTPATH_NO_ROOT */
+    size_t at, data; /* where its slot lies among a rank's slots, and what does not fit into that */
     size_t bytes_max, slot_bytes;
     int demotes;                                       /* see base/demote.h */
     uint8_t *own;                                      /* its slots */

@@ -21,14 +21,17 @@ static int is_followed(const struct weft_comm *comm)
     return 1;
 }
 
-/* What has been sent leaves, and what was given is fetched, as nobody says that it has come. */
+/* What has been sent leaves, and those that are late come to what was given, as nobody says that it has come. */
 static void drain(struct weft_comm *comm)
 {
     int64_t until_ns = weft_clock_ns() + DRAIN_NS;
     weft_context_lock(comm->context);
     weft_progress_drain(comm->context, until_ns);
-    while (!is_followed(comm) && weft_clock_ns() < until_ns)
+    while (!is_followed(comm) && weft_clock_ns() < until_ns) {
+        weft_context_unlock(comm->context);
         nanosleep(&(const struct timespec){.tv_nsec = 100000}, NULL);
+        weft_context_lock(comm->context);
+    }
     weft_context_unlock(comm->context);
 }
 

@@ -18,7 +18,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/sim_seat.h"
 
-#define AHEAD     15 /* operations that a root may be ahead: comm/exec/fastpath_slots.h */
+#define AHEAD     14 /* operations that a root may be ahead: comm/exec/fastpath_slots.h */
 #define BYTES_MAX 4096
 #define RANKS_MAX 5
 #define CALLS     400
@@ -257,6 +257,36 @@ static int two_roots_in_turn_body(int rank, int ranks, void *arg)
     return 0;
 }
 
+/* The other takes the call for one of its plans, in which it sends nothing; or has parted. Without a word of the given call nobody would know. */
+static int elsewhere_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = calloc(1, 1 << 20), *got = calloc(1, 1 << 20);
+    (void)ranks;
+    CHECK(memory && got);
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    int status = rank == 0 ? weft_broadcast(job.comm, memory, got, 8, WEFT_UINT8, 0, NULL)
+                 : *(const int *)arg
+                     ? weft_broadcast(job.comm, memory, got, 1 << 20, WEFT_UINT8, 0, NULL)
+                     : weft_gatherv(job.comm, memory, 8, got, NULL, NULL, WEFT_UINT8, 0, NULL);
+    if (status == WEFT_OK && *(const int *)arg)
+        status = weft_barrier(job.comm, NULL);
+    CHECK(status == WEFT_OK || strstr(weft_error_detail(), "#1"));
+    int parted = weft_comm_destroy(job.comm);
+    CHECK(status == WEFT_MISMATCH || (status == WEFT_OK && parted == WEFT_MISMATCH));
+    CHECK_OK(weft_context_close(job.context));
+    free(memory);
+    free(got);
+    return 0;
+}
+
+static void test_elsewhere(void **state)
+{
+    (void)state;
+    for (int large = 0; large < 2; large++)
+        assert_int_equal(test_ranks_fork(2, elsewhere_body, &large), 0);
+}
+
 static void test_two_roots(void **state)
 {
     (void)state;
@@ -309,9 +339,8 @@ int main(void)
     shared = test_ranks_shared(sizeof *shared);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device_takes), /* before anything is logged in this process */
-        cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_two_roots),
+        cmocka_unit_test(test_ahead),        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_two_roots),    cmocka_unit_test(test_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
