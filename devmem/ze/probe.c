@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether kernels wait for each other. A device collective waits for those of other ranks, which may run in another queue of the same device. No
  * call of Level Zero says whether kernels in two queues run side by side, or one behind the other. So it is tried when a device is first
- * described, or its first queue opened: two kernels, each of which says that it is there and waits for the other one, and for the host's stop. Words go through
- * host memory, so that it is seen as well that a running kernel sees what the host writes.
+ * described, or its first queue opened: two kernels, each of which says that it is there and waits for the other one. Then they wait for a word that the
+ * host stores when both are there: a device collective waits for other hosts' words, and for its own host's stop, while it runs. The kernels end by
+ * themselves, as the stop may be what they do not see.
  *
  * Where they do not meet in time, or it cannot be tried, the device runs no device collectives. What has not ended then keeps its memory.
  */
@@ -17,7 +18,7 @@
 #define POLL_US    20
 #define WORD_BYTES 64 /* that a word has for itself */
 
-enum { OWN, OTHER, STOP, MET, OTHER_MET, WORDS };
+enum { OWN, OTHER, GO, STOP, MET, OTHER_MET, WORDS };
 
 struct probe {
     struct weft_device *device;
@@ -47,7 +48,8 @@ static ze_result_t launch(const struct probe *probe, ze_kernel_handle_t kernel, 
 {
     const struct weft_ze_driver *driver = &probe->device->driver;
     uint64_t *const words[] = {word_of(probe, which ? OTHER : OWN), word_of(probe, which ? OWN : OTHER),
-                               word_of(probe, STOP), word_of(probe, which ? OTHER_MET : MET)};
+                               word_of(probe, GO), word_of(probe, STOP),
+                               word_of(probe, which ? OTHER_MET : MET)};
     struct weft_device_event *behind = weft_ze_event_get(probe->device, probe->ordinal);
     ze_result_t result = behind ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     for (uint32_t i = 0; i < sizeof words / sizeof *words && result == ZE_RESULT_SUCCESS; i++)
@@ -96,13 +98,19 @@ static int start(struct probe *probe)
 static int meet(struct probe *probe)
 {
     int64_t deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
-    while (!(is_set(probe, MET) && is_set(probe, OTHER_MET)) && weft_clock_ns() < deadline_ns)
+    int is_there = 0;
+    while (!(is_set(probe, MET) && is_set(probe, OTHER_MET)) && weft_clock_ns() < deadline_ns) {
+        if (!is_there && is_set(probe, OWN) && is_set(probe, OTHER)) {
+            is_there = 1;
+            __atomic_store_n(word_of(probe, GO), 1, __ATOMIC_RELEASE);
+        }
         usleep(POLL_US);
+    }
     if (is_set(probe, MET) && is_set(probe, OTHER_MET))
         return 1;
     snprintf(probe->text, sizeof probe->text,
-             "Level Zero device %d did not run two kernels side by side within %d ms", probe->ordinal,
-             PROBE_MS);
+             "Level Zero device %d did not run two kernels side by side%s within %d ms", probe->ordinal,
+             is_there ? " that see what the host writes" : "", PROBE_MS);
     return 0;
 }
 

@@ -66,6 +66,7 @@ static int is_refused(const char *why, size_t field, uint32_t value)
     ZE_CHECK(fake);
     *ze_logged = '\0';
     memcpy((char *)fake + field, &value, sizeof value);
+    fake->probe_looks = fake->stale_words ? 1 << 16 : 0; /* no stop ends it before those are over */
     ZE_CHECK(!has(0) && !has(0));
     ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK && ops.queue_open(device, 0, &other) == WEFT_OK);
     ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
@@ -85,6 +86,14 @@ static int one_at_a_time(void)
 {
     return is_refused("Level Zero device 0 did not run two kernels side by side within 500 ms",
                       offsetof(struct ze_fake, one_at_a_time), 1);
+}
+
+static int host_unseen(void)
+{
+    return is_refused(
+        "Level Zero device 0 did not run two kernels side by side that see what the host writes "
+        "within 500 ms",
+        offsetof(struct ze_fake, stale_words), 1);
 }
 
 static int no_atomics(void)
@@ -173,6 +182,7 @@ static void in_a_child(int (*function)(void))
         in_a_child(function);                                                                                \
     }
 TEST(test_alone, one_at_a_time)
+TEST(test_host, host_unseen)
 TEST(test_atomics, no_atomics)
 TEST(test_build, no_module)
 TEST(test_reach, reach)
@@ -180,8 +190,8 @@ TEST(test_steps, keep_steps)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_atomics),
-                                       cmocka_unit_test(test_build), cmocka_unit_test(test_reach),
-                                       cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),   cmocka_unit_test(test_host),
+                                       cmocka_unit_test(test_atomics), cmocka_unit_test(test_build),
+                                       cmocka_unit_test(test_reach),   cmocka_unit_test(test_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,18 +9,71 @@
 
 #define WALKS static
 
+/* Of a device with stale_words: a kernel sees what kernels write, and of what others do what was there at its first look. */
+#define STALE 16
+
+struct stale {
+    const uint64_t *word;
+    uint64_t value;
+};
+
+static pthread_mutex_t stale_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stale written[STALE]; /* by kernels that run, with the lock, as is: */
+static int running;
+static _Thread_local struct stale looked[STALE];
+
+/* The word's place, or the first one that is free. */
+static struct stale *place_of(struct stale *stale, const uint64_t *word)
+{
+    int i = 0;
+    while (i < STALE - 1 && stale[i].word && stale[i].word != word)
+        i++;
+    return &stale[i];
+}
+
+static uint64_t look_stale(const uint64_t *word, uint64_t now)
+{
+    pthread_mutex_lock(&stale_lock);
+    struct stale *seen = place_of(written, word);
+    if (seen->word != word)
+        seen = place_of(looked, word);
+    if (seen->word != word)
+        *seen = (struct stale){word, now};
+    uint64_t value = seen->value;
+    pthread_mutex_unlock(&stale_lock);
+    return value;
+}
+
+/* A kernel begins, or ends. */
+static void run_stale(int more)
+{
+    pthread_mutex_lock(&stale_lock);
+    running += more;
+    memset(looked, 0, sizeof looked);
+    if (!running)
+        memset(written, 0, sizeof written);
+    pthread_mutex_unlock(&stale_lock);
+}
+
 static inline uint64_t word_acquire(const uint64_t *word)
 {
-    return __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_ACQUIRE);
+    uint64_t now = __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_ACQUIRE);
+    return ze_fake.stale_words ? look_stale(word, now) : now;
 }
 
 static inline uint64_t word_look(const uint64_t *word)
 {
-    return __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_RELAXED);
+    uint64_t now = __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_RELAXED);
+    return ze_fake.stale_words ? look_stale(word, now) : now;
 }
 
 static inline void word_release(uint64_t *word, uint64_t value)
 {
+    if (ze_fake.stale_words) {
+        pthread_mutex_lock(&stale_lock);
+        *place_of(written, word) = (struct stale){word, value};
+        pthread_mutex_unlock(&stale_lock);
+    }
     __atomic_store_n((uint64_t *)opencl_access(word, sizeof *word), value, __ATOMIC_RELEASE);
 }
 
@@ -32,6 +85,7 @@ static inline void rest(void)
 #define WEFT_KERNEL_GROUP_all WEFT_KERNEL_REDUCTIONS
 #define WEFT_GROUP            all
 #define WEFT_KERNEL_PROBES
+#define PROBE_LOOKS (ze_fake.probe_looks ? ze_fake.probe_looks : 1u << 21)
 #include "devmem/ze/collective.cl"
 
 typedef void function(const ulong *, const ulong *, uint);
@@ -121,9 +175,12 @@ void fake_collective_run(const struct fake_launch *launch)
     opencl_item.groups = 1;
     opencl_item.local = 0;
     opencl_find = find;
+    run_stale(1);
     if (functions[number].run)
         functions[number].run((const ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1], (uint)a[2]);
     else
         weft_ze_probe((ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1],
-                      (const ulong *)(uintptr_t)a[2], (ulong *)(uintptr_t)a[3]);
+                      (const ulong *)(uintptr_t)a[2], (const ulong *)(uintptr_t)a[3],
+                      (ulong *)(uintptr_t)a[4]);
+    run_stale(-1);
 }
