@@ -8,15 +8,20 @@
 
 #include "devmem/ze/ze.h"
 
-ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct weft_ze_channel *channel)
+ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is_plain,
+                                 struct weft_ze_channel *channel)
 {
     const struct weft_ze_driver *driver = &device->driver;
     const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     ze_context_handle_t context = device->places[known->place].context;
-    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
-                                          .ordinal = known->group,
-                                          .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
-                                          .priority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH};
+    ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                    .ordinal = known->group,
+                                    .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
+    if (!is_plain) { /* those are of index 0 most often, and drivers may run all of an index in one order */
+        desc.priority = ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH;
+        desc.index = known->last_index;
+        desc.flags = known->last_index ? ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY : 0;
+    }
     *channel = (struct weft_ze_channel){.list = NULL};
     ze_result_t result = driver->zeCommandListCreateImmediate(context, known->device, &desc, &channel->list);
     if (result != ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)

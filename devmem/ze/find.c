@@ -27,7 +27,8 @@ static ze_result_t start(const struct weft_ze_driver *driver, uint32_t *count, z
 }
 
 /* The first group that computes and copies; every GPU has one. */
-static uint32_t find_group(const struct weft_ze_driver *driver, ze_device_handle_t device)
+static uint32_t find_group(const struct weft_ze_driver *driver, ze_device_handle_t device,
+                           uint32_t *last_index)
 {
     enum { GROUPS = 16 };
     const ze_command_queue_group_property_flags_t both =
@@ -40,8 +41,10 @@ static uint32_t find_group(const struct weft_ze_driver *driver, ze_device_handle
     if (driver->zeDeviceGetCommandQueueGroupProperties(device, &count, groups) != ZE_RESULT_SUCCESS)
         return 0;
     for (uint32_t i = 0; i < count && i < GROUPS; i++) {
-        if ((groups[i].flags & both) == both)
-            return i;
+        if ((groups[i].flags & both) != both)
+            continue;
+        *last_index = groups[i].numQueues ? groups[i].numQueues - 1 : 0;
+        return i;
     }
     return 0;
 }
@@ -82,7 +85,7 @@ static void add_device(struct weft_device *device, int place, ze_device_handle_t
     added->device = found;
     added->place = place;
     memcpy(added->uuid, properties->uuid.id, sizeof added->uuid);
-    added->group = find_group(&device->driver, found);
+    added->group = find_group(&device->driver, found, &added->last_index);
     find_tiles(&device->driver, added);
     find_external(&device->driver, added);
 }

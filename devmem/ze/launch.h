@@ -28,6 +28,8 @@ struct weft_ze_launcher {
     pthread_mutex_t probe_lock;    /* until meets is known */
     int meets;                     /* enum weft_ze_meets; with lock */
     char meets_text[WEFT_ZE_TEXT]; /* why not */
+    int passes;                    /* enum weft_ze_meets of queues and streams, beside.c; with probe_lock */
+    char passes_text[WEFT_ZE_TEXT];
 };
 
 /* Memory for the steps of a device collective. */

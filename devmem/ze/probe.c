@@ -192,8 +192,11 @@ int weft_ze_meets(struct weft_device *device, int ordinal)
 
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
 {
+    char text[WEFT_ZE_TEXT];
     int status = weft_ze_queue_make(device, ordinal, opened);
-    if (status == WEFT_OK)
-        weft_ze_probe(device, ordinal); /* here, where it may wait */
+    if (status == WEFT_OK) { /* here, where it may wait */
+        weft_ze_probe(device, ordinal);
+        weft_ze_streams_wait(device, ordinal, text);
+    }
     return status;
 }

@@ -29,7 +29,7 @@ int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_devi
     queue->device = device;
     queue->ordinal = ordinal;
     queue->place = device->ordinals[ordinal].place;
-    ze_result_t result = weft_ze_channel_open(device, ordinal, &queue->channel);
+    ze_result_t result = weft_ze_channel_open(device, ordinal, 0, &queue->channel);
     if (result != ZE_RESULT_SUCCESS) {
         free(queue);
         return weft_ze_fail(device, result, "making a command list on device %d", ordinal);

@@ -55,9 +55,12 @@ static int check_list(struct weft_device *device, int ordinal, const struct weft
 int weft_ze_stream_find(struct weft_device *device, int ordinal, void *given, struct weft_ze_stream *found)
 {
     uintptr_t address = (uintptr_t)given;
+    char text[WEFT_ZE_TEXT];
     int status = weft_ze_check(device, ordinal);
     if (status != WEFT_OK)
         return status;
+    if (!weft_ze_streams_wait(device, ordinal, text))
+        return device->params.fail(WEFT_UNSUPPORTED, "%s", text);
     *found = (struct weft_ze_stream){.given = given, .group = device->ordinals[ordinal].group};
     if (!(address & ~IS_COMMAND_QUEUE))
         return device->params.fail(WEFT_INVALID,

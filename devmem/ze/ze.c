@@ -119,11 +119,13 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
         return status;
     const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     ze_device_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
+    char text[WEFT_ZE_TEXT];
     weft_ze_probe(device, ordinal);
     ze_result_t result = device->driver.zeDeviceGetProperties(known->device, &properties);
     if (result != ZE_RESULT_SUCCESS)
         return weft_ze_fail(device, result, "describing device %d", ordinal);
-    info.flags = WEFT_DEVICE_STREAM_WAITS | (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
+    info.flags = (weft_ze_streams_wait(device, ordinal, text) ? WEFT_DEVICE_STREAM_WAITS : 0) |
+                 (known->exports ? WEFT_DEVICE_IPC | WEFT_DEVICE_DMABUF : 0) |
                  (weft_ze_reduces(device, ordinal) ? WEFT_DEVICE_REDUCES : 0) |
                  (weft_ze_meets(device, ordinal) ? WEFT_DEVICE_COLLECTIVES : 0);
     snprintf(info.name, sizeof info.name, "%.*s", (int)sizeof info.name - 1, properties.name);

@@ -80,7 +80,8 @@ struct weft_device_wait {
 struct weft_ze_ordinal {
     ze_device_handle_t device;
     int place;
-    uint32_t group; /* of its command queues: one that computes and copies */
+    uint32_t group;      /* of its command queues: one that computes and copies */
+    uint32_t last_index; /* of that group's */
     uint32_t tile_count;
     ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
     uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
@@ -243,8 +244,9 @@ struct weft_ze_command {
     ze_event_handle_t wait;   /* NULL: none */
 };
 
-/* Makes one for a device: an immediate command list, or a command queue. */
-ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, struct weft_ze_channel *channel);
+/* Makes one for a device: an immediate command list, or a command queue; of weft's, or as programs make them. */
+ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is_plain,
+                                 struct weft_ze_channel *channel);
 /* Nothing of it is in flight. */
 void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
 /* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
@@ -299,6 +301,11 @@ void weft_ze_probe(struct weft_device *device, int ordinal);
 /* What is known of that by now: 1, or 0. */
 int weft_ze_meets(struct weft_device *device, int ordinal);
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
+
+/* --- beside.c */
+
+/* Whether queues of the ordinal get on beside a stream that waits: 1; 0 with a text of why not. Finds it out once, which may take a while. */
+int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT]);
 
 /* --- queue.c */
 

@@ -32,7 +32,9 @@ static int begin(void **stream, const int *flag)
         return -1;
     fake->no_immediate = (uint32_t)on_queues;
     ze_streams(NULL, &streams);
-    if (ops.count(device) != 2 || streams.open(0, stream) != 0)
+    struct weft_device_info info = {.size = sizeof info}; /* asked for first, as weft does */
+    if (ops.count(device) != 2 || ops.describe(device, 0, &info) != WEFT_OK ||
+        !(info.flags & WEFT_DEVICE_STREAM_WAITS) || streams.open(0, stream) != 0)
         return -1;
     return flag ? streams.wait(*stream, flag) : 0;
 }
@@ -120,6 +122,56 @@ static int find_group(void)
     return end(unused);
 }
 
+/* --- a driver that runs all lists of an index in one order */
+
+static int flags_of(int is_one_index, uint64_t *flags)
+{
+    struct weft_device_info info = {.size = sizeof info};
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake);
+    *ze_logged = '\0';
+    fake->no_immediate = (uint32_t)on_queues;
+    fake->one_order = 1;
+    fake->one_index = (uint32_t)is_one_index;
+    ZE_CHECK(ops.describe(device, 0, &info) == WEFT_OK && ops.describe(device, 0, &info) == WEFT_OK);
+    *flags = info.flags;
+    return 0;
+}
+
+/* A stream in front of weft's queue never goes on, so there are no stream waits. */
+static int stand_in_line(void)
+{
+    static const char why[] = "Level Zero device 0 runs no queue beside a stream that waits";
+    uint64_t flags;
+    void *stream;
+    struct weft_device_event *event;
+    struct weft_device_wait *wait;
+    ZE_CHECK(flags_of(1, &flags) == 0 && !(flags & WEFT_DEVICE_STREAM_WAITS));
+    ZE_CHECK(ze_logged_count(why) == 1);
+    ze_streams(NULL, &streams);
+    ZE_CHECK(streams.open(0, &stream) == 0);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_UNSUPPORTED && strstr(ze_said, why));
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_UNSUPPORTED && strstr(ze_said, why));
+    return end(stream);
+}
+
+/* Of another index than the program's stream it gets by: the queue opens the stream's wait. */
+static int stand_beside(void)
+{
+    uint64_t flags;
+    void *stream;
+    struct weft_device_wait *wait;
+    struct weft_device_queue *queue;
+    ZE_CHECK(flags_of(0, &flags) == 0 && (flags & WEFT_DEVICE_STREAM_WAITS));
+    ze_streams(NULL, &streams);
+    ZE_CHECK(streams.open(0, &stream) == 0 && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK && ops.wait_open(wait, queue) == WEFT_OK);
+    ZE_CHECK(streams.sync(stream) == 0);
+    ops.wait_free(wait);
+    ops.queue_close(queue);
+    return end(stream);
+}
+
 /* --- the clock */
 
 static int look_at_the_clock(void)
@@ -157,9 +209,16 @@ static int fail_by_the_driver(void)
     struct weft_device_wait *wait;
     ZE_CHECK(begin(&stream, NULL) == 0);
     fake->pool_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    struct weft_device_event *all[256]; /* that there are without another pool */
+    int count = 0;
+    while (count < 256 && (all[count] = weft_ze_event_get(device, 0)))
+        count++;
+    ZE_CHECK(count > 0 && count < 256);
     ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_NOMEM);
     ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_NOMEM);
     fake->pool_result = 0;
+    while (count)
+        weft_ze_event_unused(all[--count]);
     fake->alloc_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     ZE_CHECK(ops.mark_stream(device, 0, stream, WEFT_DEVICE_EVENT_TIMED, &event) == WEFT_NOMEM);
     fake->alloc_result = 0;
@@ -301,6 +360,8 @@ static void test_both(int (*function)(void))
     }
 TEST(test_pointers, refuse)
 TEST(test_groups, find_group)
+TEST(test_line, stand_in_line)
+TEST(test_beside, stand_beside)
 TEST(test_clock, look_at_the_clock)
 TEST(test_failures, fail_by_the_driver)
 TEST(test_opened, open_all)
@@ -313,7 +374,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointers), cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
         cmocka_unit_test(test_failures), cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_many),     cmocka_unit_test(test_closed), cmocka_unit_test(test_line),
+        cmocka_unit_test(test_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

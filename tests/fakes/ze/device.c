@@ -212,6 +212,11 @@ ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer,
     return ZE_RESULT_SUCCESS;
 }
 
+uint32_t fake_index_count(void)
+{
+    return ze_fake.one_index ? 1 : 2;
+}
+
 /* One group that computes and copies, behind one that copies alone. */
 ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
                                ze_command_queue_group_properties_t *groups)
@@ -226,7 +231,7 @@ ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
         groups[g].flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY |
                           (g ? ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE : 0);
         groups[g].maxMemoryFillPatternSize = 16;
-        groups[g].numQueues = 2;
+        groups[g].numQueues = fake_index_count();
     }
     *count = wanted;
     return ZE_RESULT_SUCCESS;

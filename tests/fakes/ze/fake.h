@@ -55,6 +55,8 @@ ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer,
 ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties);
 ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties);
 uint32_t fake_group_size(void);
+/* Of the queues of a group: one, or two. */
+uint32_t fake_index_count(void);
 ze_device_handle_t fake_device_handle(int index);
 /* The number of the device, or of the one whose tile it is; -1, a violation, where it is none. */
 int fake_device_index(ze_device_handle_t device, const char *call);

@@ -26,6 +26,7 @@ struct command {
     struct fake_launch launch; /* with a kernel: a launch of it */
     struct fake_event *signal, *waits[WAITS];
     uint32_t wait_count;
+    uint64_t turn;          /* of all lists of its index, where they run in one order; 0: none */
     struct fake_list *from; /* the list that a queue got it from; NULL: none */
     struct command *next;
 };
@@ -37,10 +38,22 @@ struct fake_list {
     struct fake_context *context;
     int device, is_ending, is_closed, in_flight;
     _Atomic int users;
-    uint32_t group; /* of command queues */
+    uint32_t group, index; /* of command queues */
     struct command *first, **end;
     pthread_t thread; /* not of a recorded one */
 };
+
+#define INDICES 2
+
+/* Of the lists of an index: how many commands have come, and have ended. With fake_lock. */
+static struct turns {
+    uint64_t last, ended;
+} turns[ZE_FAKE_DEVICES][2][INDICES];
+
+static struct turns *turns_of(const struct fake_list *list)
+{
+    return &turns[list->device][list->group][list->index];
+}
 
 /* With fake_lock, which is let go while it waits. */
 static void await(const struct command *command)
@@ -126,6 +139,7 @@ static void run(struct fake_list *list, struct command *command)
         command->signal->is_signalled = 1;
     }
     list->in_flight--;
+    turns_of(list)->ended += command->turn != 0;
     if (command->from)
         command->from->in_flight--;
     pthread_cond_broadcast(&fake_moved);
@@ -136,7 +150,9 @@ static void run(struct fake_list *list, struct command *command)
 static struct command *take(struct fake_list *list)
 {
     struct command *taken = NULL, *command;
-    while ((command = list->first) && !(taken && command->what == BARRIER)) {
+    while ((command = list->first) && !(taken && (command->what == BARRIER || command->turn))) {
+        if (command->turn && command->turn != turns_of(list)->ended + 1)
+            break;
         list->first = command->next;
         if (!list->first)
             list->end = &list->first;
@@ -166,13 +182,15 @@ static void *work(void *arg)
 }
 
 static ze_result_t create(enum kind kind, ze_context_handle_t context, ze_device_handle_t device,
-                          uint32_t ordinal, const char *call, void **created)
+                          uint32_t ordinal, uint32_t index, const char *call, void **created)
 {
     struct fake_context *of = fake_context_find(context, call);
     int on = of ? fake_device_index(device, call) : -1;
     if (on < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    if (!fake_expect(ordinal < 2, call, "Command Queue Groups", "ordinal is no group's"))
+    if (!fake_expect(ordinal < 2, call, "Command Queue Groups", "ordinal is no group's") ||
+        !fake_expect(index < fake_index_count(), call, "ze_command_queue_desc_t",
+                     "index is beyond the group"))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.list_result)
         return (ze_result_t)ze_fake.list_result;
@@ -183,6 +201,7 @@ static ze_result_t create(enum kind kind, ze_context_handle_t context, ze_device
     made->context = of;
     made->device = on;
     made->group = ordinal;
+    made->index = index;
     made->end = &made->first;
     if (kind != RECORDED && pthread_create(&made->thread, NULL, work, made) != 0) {
         free(made);
@@ -212,7 +231,7 @@ ze_result_t fake_list_immediate(ze_context_handle_t context, ze_device_handle_t 
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.no_immediate)
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-    return create(IMMEDIATE, context, device, desc->ordinal, call, (void **)list);
+    return create(IMMEDIATE, context, device, desc->ordinal, desc->index, call, (void **)list);
 }
 
 ze_result_t fake_list_create(ze_context_handle_t context, ze_device_handle_t device,
@@ -221,7 +240,7 @@ ze_result_t fake_list_create(ze_context_handle_t context, ze_device_handle_t dev
     static const char call[] = "zeCommandListCreate";
     if (!fake_expect_struct(desc, ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return create(RECORDED, context, device, desc->commandQueueGroupOrdinal, call, (void **)list);
+    return create(RECORDED, context, device, desc->commandQueueGroupOrdinal, 0, call, (void **)list);
 }
 
 ze_result_t fake_queue_create(ze_context_handle_t context, ze_device_handle_t device,
@@ -230,7 +249,7 @@ ze_result_t fake_queue_create(ze_context_handle_t context, ze_device_handle_t de
     static const char call[] = "zeCommandQueueCreate";
     if (!check_desc(desc, call))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    return create(QUEUE, context, device, desc->ordinal, call, (void **)queue);
+    return create(QUEUE, context, device, desc->ordinal, desc->index, call, (void **)queue);
 }
 
 static ze_result_t destroy(struct fake_list *found, const char *call)
@@ -330,6 +349,7 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
         command->signal->signals++;
     use(command, 1);
     command->next = NULL;
+    command->turn = ze_fake.one_order ? ++turns_of(to)->last : 0;
     *to->end = command;
     to->end = &command->next;
     to->in_flight++;
