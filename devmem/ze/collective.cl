@@ -6,43 +6,39 @@
  * Addresses are in the steps, not in parameters of their own: the host has the driver let the kernel into all memory of the driver's
  * (zeKernelSetIndirectAccess).
  *
- * Order in memory. Words are 64-bit atomics of scope all_svm_devices, which is CrossDevice in SPIR-V, with acquire and release. By the memory model of OpenCL 2.0
- * (3.3.4 to 3.3.6) an acquire that reads what a release has stored has everything before that behind it, and happens-before goes on by
- * the work group's barrier to the items beside. The model promises that between devices and the host for memory that has fine-grained
- * atomics, as host and shared memory of Level Zero has where the device says ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT_ATOMIC. Of a device's memory that another
- * device or process reads it says nothing: that is taken to be so, as such words are written once and atomically, and has been seen on no GPU.
+ * Order in memory. Words are loaded and stored as volatile 64-bit numbers, and fences of scope all_svm_devices, which is CrossDevice in SPIR-V, stand
+ * behind a load and in front of a store: an acquire, and a release. They are no atomic operations. Intel's compiler makes an atomic load of 64 bits
+ * out of an atomic OR with 0, which writes: where atomic operations of the device are not atomic against those of the host or of another
+ * device, as over a bus, that may undo what the other side has stored in between. A load writes nothing, and has another advantage: a
+ * device needs no 64-bit atomic operations. The words are aligned to 8 bytes, and devices read and write 8 such bytes in one piece, which OpenCL does not promise. By
+ * its memory model (2.0, 3.3.4 to 3.3.6) fences make happens-before only through atomic operations; here it is what the fences do in hardware, and the work group's
+ * barrier takes it to the items beside. It has been seen on no GPU.
  *
  * This text is C as well, which the tests compile with fakes for what OpenCL C provides.
  */
-#ifdef __OPENCL_C_VERSION__
-#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
-#endif
-
 #include "devmem/kernels/reduce.h"
 
 #ifdef __OPENCL_C_VERSION__
 #define WALKS static
-#define WORD(of) ((volatile __global atomic_ulong *)(of))
 
-/* The fences name the memory that they are for, which compilers leave out of an atomic operation's own order. */
+/* The load is volatile, as a word changes while it is looked at. */
+WALKS uint64_t word_look(const __global uint64_t *word)
+{
+    return *(const volatile __global uint64_t *)word;
+}
+
 WALKS uint64_t word_acquire(const __global uint64_t *word)
 {
-    uint64_t value = atomic_load_explicit(WORD(word), memory_order_acquire, memory_scope_all_svm_devices);
+    uint64_t value = word_look(word);
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, memory_scope_all_svm_devices);
     return value;
 }
 
-WALKS uint64_t word_look(const __global uint64_t *word)
-{
-    return atomic_load_explicit(WORD(word), memory_order_relaxed, memory_scope_all_svm_devices);
-}
-
-/* The fence is for what the group's other items have written, which may lie in a peer's memory. */
+/* The fence is for what the group's other items have written as well, which may lie in a peer's memory. */
 WALKS void word_release(__global uint64_t *word, uint64_t value)
 {
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel, memory_scope_all_svm_devices);
-    atomic_store_explicit(WORD(word), value, memory_order_release, memory_scope_all_svm_devices);
+    *(volatile __global uint64_t *)word = value;
 }
 
 WALKS void rest(void)

@@ -8,7 +8,7 @@ SPIRV_MODULES := $(if $(call have,spirv),$(SPIRV_GROUPS:%=$(SPIRV_FOLDER)/%.spv)
 # are the host's. Paths do not get in.
 SPIRV_FLAGS := -x cl --target=spir64-unknown-unknown -O1 -Xclang -disable-llvm-passes -ffp-contract=off -Wall -Wno-unused-function -I.
 
-# Device collectives need OpenCL's 2.0 for its atomics; reductions ask for no more than 1.2 has.
+# Device collectives need OpenCL's 2.0 for its fences; reductions ask for no more than 1.2 has.
 SPIRV_COMPILE = $(call say,CLANG,$@)mkdir -p $(@D) && $(firstword $(SPIRV_TOOLS)) $(SPIRV_FLAGS) $(1) -DWEFT_GROUP=$* -MMD -MP -MF $(@:.bc=.d) -MT $@ \
 	-c -emit-llvm $< -o $@ || { echo "weft: $(firstword $(SPIRV_TOOLS)) failed; make WITH_SPIRV=no builds without kernels for Level Zero"; exit 1; }
 $(SPIRV_FOLDER)/%.bc: devmem/ze/reduce.cl devmem/ze/kernels.mk

@@ -4,8 +4,7 @@
  *
  * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it lacks is left to the host:
  * denormals, rounding to nearest, and 64-bit floats, of which the module may not even be made. Division of 32-bit floats need not be
- * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats; those of device collectives use 64-bit atomic
- * operations, which a device may lack.
+ * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats, and no atomic operations.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming Guide".
  */
@@ -68,8 +67,6 @@ static const char *lacks(const struct weft_ze_launcher *launcher, int module)
         return "work groups of 256";
     if (bits == 64 && !(has->flags & ZE_DEVICE_MODULE_FLAG_FP64))
         return "64-bit floating-point arithmetic";
-    if (is_collective(module) && !(has->flags & ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS))
-        return "64-bit atomic operations";
     return (floats & needed) == needed ? NULL
                                        : "floating-point arithmetic with denormals that rounds to nearest";
 }
