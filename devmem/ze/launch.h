@@ -14,6 +14,8 @@ struct weft_ze_module {
 
 enum weft_ze_module_state { WEFT_ZE_MODULE_UNTRIED = 0, WEFT_ZE_MODULE_LOADED, WEFT_ZE_MODULE_REFUSED };
 
+#define WEFT_ZE_TRIES 3 /* to have two kernels meet, of a busy device */
+
 /* Of one ordinal, from its first reduction on. */
 struct weft_ze_launcher {
     pthread_mutex_t
@@ -28,6 +30,8 @@ struct weft_ze_launcher {
     pthread_mutex_t probe_lock;    /* until meets is known */
     int meets;                     /* enum weft_ze_meets; with lock */
     char meets_text[WEFT_ZE_TEXT]; /* why not */
+    int tries;                     /* at which the device was busy */
+    void *words[WEFT_ZE_TRIES];    /* of each, where kernels that were left may look; NULL: none */
     int passes;                    /* enum weft_ze_meets of queues and streams, beside.c; with probe_lock */
     char passes_text[WEFT_ZE_TEXT];
 };

@@ -287,6 +287,11 @@ void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_ther
     struct weft_ze_launcher *launcher = device->ordinals[ordinal].launcher;
     if (!launcher)
         return;
+    for (int i = 0; i < WEFT_ZE_TRIES && is_there; i++) {
+        if (launcher->words[i])
+            device->driver.zeMemFree(device->places[device->ordinals[ordinal].place].context,
+                                     launcher->words[i]);
+    }
     for (int number = 0; number < WEFT_ZE_MODULE_COUNT && is_there; number++)
         unload(device, launcher, number);
     pthread_mutex_destroy(&launcher->probe_lock);

@@ -5,6 +5,9 @@
  * host stores when both are there: a device collective waits for other hosts' words, and for its own host's stop, while it runs. The kernels end by
  * themselves, as the stop may be what they do not see.
  *
+ * Time counts from when one of them is there. Where neither is in time, as the device is busy, nothing is known yet: it is tried again when the device is
+ * described next, or has another queue, three times at most.
+ *
  * Where they do not meet in time, or it cannot be tried, the device runs no device collectives. What has not ended then keeps its memory.
  */
 #include <stdio.h>
@@ -25,6 +28,7 @@ struct probe {
     int ordinal;
     char *words; /* in host memory of the driver's */
     struct weft_device_queue *queues[2];
+    int was_busy;            /* neither kernel began */
     char text[WEFT_ZE_TEXT]; /* why not */
 };
 
@@ -98,8 +102,12 @@ static int start(struct probe *probe)
 static int meet(struct probe *probe)
 {
     int64_t deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
-    int is_there = 0;
+    int has_begun = 0, is_there = 0;
     while (!(is_set(probe, MET) && is_set(probe, OTHER_MET)) && weft_clock_ns() < deadline_ns) {
+        if (!has_begun && (is_set(probe, OWN) || is_set(probe, OTHER))) {
+            has_begun = 1;
+            deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
+        }
         if (!is_there && is_set(probe, OWN) && is_set(probe, OTHER)) {
             is_there = 1;
             __atomic_store_n(word_of(probe, GO), 1, __ATOMIC_RELEASE);
@@ -108,9 +116,11 @@ static int meet(struct probe *probe)
     }
     if (is_set(probe, MET) && is_set(probe, OTHER_MET))
         return 1;
+    probe->was_busy = !has_begun;
     snprintf(probe->text, sizeof probe->text,
-             "Level Zero device %d did not run two kernels side by side%s within %d ms", probe->ordinal,
-             is_there ? " that see what the host writes" : "", PROBE_MS);
+             has_begun ? "Level Zero device %d did not run two kernels side by side%s within %d ms"
+                       : "Level Zero device %d did not begin a kernel%s within %d ms",
+             probe->ordinal, is_there ? " that see what the host writes" : "", PROBE_MS);
     return 0;
 }
 
@@ -151,6 +161,9 @@ static int run(struct probe *probe)
         is_over &= close_queue(probe, probe->queues[i]);
     if (is_over)
         device->driver.zeMemFree(context_of(probe), words);
+    else /* until the kind is closed; no other thread probes */
+        device->ordinals[probe->ordinal].launcher->words[device->ordinals[probe->ordinal].launcher->tries] =
+            words;
     return meets;
 }
 
@@ -168,14 +181,15 @@ void weft_ze_probe(struct weft_device *device, int ordinal)
     pthread_mutex_lock(&launcher->lock);
     is_known = launcher->meets != WEFT_ZE_MEETS_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
-    int meets = is_known ? 1 : run(&probe);
+    int meets = is_known ? 1 : run(&probe), is_again = 0;
     pthread_mutex_lock(&launcher->lock);
     if (!is_known) {
-        launcher->meets = meets ? WEFT_ZE_MEETS_YES : WEFT_ZE_MEETS_NO;
+        is_again = probe.was_busy && ++launcher->tries < WEFT_ZE_TRIES;
+        launcher->meets = meets ? WEFT_ZE_MEETS_YES : is_again ? WEFT_ZE_MEETS_UNTRIED : WEFT_ZE_MEETS_NO;
         memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
     }
     pthread_mutex_unlock(&launcher->lock);
-    if (!meets)
+    if (!meets && !is_again)
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; it runs no device collectives", probe.text);
     pthread_mutex_unlock(&launcher->probe_lock);
 }

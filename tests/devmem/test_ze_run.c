@@ -106,6 +106,27 @@ static int no_atomics(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* A device that was busy when it was asked first: asked again it meets. Three times busy it is not asked any more. */
+static int busy(void)
+{
+    for (int times = 1; times <= 3; times += 2) {
+        fake = ze_scene_begin(&ops, &device);
+        ZE_CHECK(fake);
+        *ze_logged = '\0';
+        fake->busy = 1;
+        for (int i = 0; i < times; i++)
+            ZE_CHECK(!has(0));
+        fake->busy = 0;
+        ZE_CHECK(has(0) == (times == 1));
+        ZE_CHECK(ze_logged_count("did not begin a kernel within 500 ms; it runs no device collectives") ==
+                 (times == 3));
+        ops.close(device);
+        device = NULL;
+        ZE_CHECK(!fake->violations && !fake->lists && !fake->queues);
+    }
+    return 0;
+}
+
 static int no_module(void)
 {
     return is_refused("loading kernels for device collectives of bits on device 0",
@@ -188,6 +209,7 @@ static void in_a_child(int (*function)(void))
 TEST(test_alone, one_at_a_time)
 TEST(test_host, host_unseen)
 TEST(test_atomics, no_atomics)
+TEST(test_busy, busy)
 TEST(test_build, no_module)
 TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
@@ -195,7 +217,8 @@ TEST(test_steps, keep_steps)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),   cmocka_unit_test(test_host),
-                                       cmocka_unit_test(test_atomics), cmocka_unit_test(test_build),
-                                       cmocka_unit_test(test_reach),   cmocka_unit_test(test_steps)};
+                                       cmocka_unit_test(test_atomics), cmocka_unit_test(test_busy),
+                                       cmocka_unit_test(test_build),   cmocka_unit_test(test_reach),
+                                       cmocka_unit_test(test_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,8 @@ static void run_kernel(const struct command *command)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int backwards = ze_fake.launches++ % 2, is_alone = ze_fake.one_at_a_time != 0;
     pthread_mutex_unlock(&fake_lock);
+    while (ze_fake.busy)
+        usleep(50);
     if (is_alone)
         pthread_mutex_lock(&one);
     fake_function_run(&command->launch, backwards);
