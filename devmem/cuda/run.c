@@ -14,16 +14,7 @@
 #include <stdio.h>
 #include "devmem/cuda/kernels.h"
 #include "devmem/cuda/launch.h"
-
-#define SPANS_KNOWN 16
-
-/* Spans that the queue's kernels may touch. */
-struct reach {
-    struct weft_device_queue *queue;
-    uint32_t step;        /* that is being checked */
-    uint32_t count, next; /* next: to be replaced */
-    struct weft_device_span spans[SPANS_KNOWN];
-};
+#include "devmem/kernels/check.h"
 
 int weft_cuda_has_collectives(struct weft_device *device, int ordinal)
 {
@@ -53,82 +44,21 @@ void weft_cuda_meeting_give(struct weft_device *device, int ordinal, int meeting
         atomic_fetch_and(&device->ordinals[ordinal].launcher->meetings, ~(1ULL << meeting));
 }
 
-static const struct weft_device_span *span_known(const struct reach *reach, const char *at)
+static int reach(void *arg, const void *pointer, const char *prefix, uintptr_t *begin, uintptr_t *end)
 {
-    for (uint32_t i = 0; i < reach->count; i++) {
-        const struct weft_device_span *span = &reach->spans[i];
-        if ((uintptr_t)at >= span->base && (uintptr_t)at - span->base < span->length)
-            return span;
-    }
-    return NULL;
-}
-
-/* All size bytes, which may lie in several spans. */
-static int reach_check(struct reach *reach, const void *pointer, uint64_t size)
-{
-    const char *at = pointer;
-    while (size) {
-        const struct weft_device_span *span = span_known(reach, at);
-        if (!span) {
-            uint32_t place = reach->count < SPANS_KNOWN ? reach->count : reach->next++ % SPANS_KNOWN;
-            char prefix[48];
-            snprintf(prefix, sizeof prefix, "step %u of a device collective: ", reach->step);
-            int status = weft_cuda_check_reach(reach->queue, at, prefix, &reach->spans[place]);
-            if (status)
-                return status;
-            reach->count += place == reach->count;
-            span = &reach->spans[place];
-        }
-        uint64_t left = span->base + span->length - (uintptr_t)at;
-        left = left < size ? left : size;
-        at += left;
-        size -= left;
-    }
+    struct weft_device_span span;
+    int status = weft_cuda_check_reach(arg, pointer, prefix, &span);
+    if (status)
+        return status;
+    *begin = (uintptr_t)span.base;
+    *end = *begin + span.length;
     return WEFT_OK;
-}
-
-static int step_check(struct reach *reach, const struct weft_device_collective *collective, uint32_t number)
-{
-    const struct weft_device_params *params = &reach->queue->device->params;
-    const struct weft_device_step *step = &collective->steps[number];
-    uint64_t bytes;
-    int status = WEFT_OK;
-    reach->step = number;
-    if (step->kind > WEFT_DEVICE_STEP_AWAIT)
-        return params->fail(WEFT_INVALID, "step %u of a device collective is of kind %u: expected 0 to %d",
-                            number, step->kind, WEFT_DEVICE_STEP_AWAIT);
-    if (step->kind != WEFT_DEVICE_STEP_REDUCE) {
-        if ((uintptr_t)step->word % sizeof *step->word)
-            return params->fail(
-                WEFT_INVALID, "step %u of a device collective has its word at %p: expected a multiple of %zu",
-                number, (void *)step->word, sizeof *step->word);
-        return reach_check(reach, step->word, sizeof *step->word);
-    }
-    if (step->source_count < 1 || step->source_count > WEFT_DEVICE_SOURCES_MAX ||
-        step->destination_count < 1 || step->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
-        return params->fail(
-            WEFT_INVALID,
-            "step %u of a device collective reduces %u sources (1 to %d) to %u destinations (1 to %d)",
-            number, step->source_count, WEFT_DEVICE_SOURCES_MAX, step->destination_count,
-            WEFT_DEVICE_DESTINATIONS_MAX);
-    if (__builtin_mul_overflow(step->count, weft_dtype_size(collective->dtype), &bytes))
-        return params->fail(WEFT_INVALID,
-                            "step %u of a device collective has %llu elements: more than there is memory",
-                            number, (unsigned long long)step->count);
-    for (uint32_t i = 0; i < step->source_count && !status; i++)
-        status = reach_check(reach, step->sources[i], bytes);
-    for (uint32_t i = 0; i < step->destination_count && !status; i++)
-        status = reach_check(reach, step->destinations[i], bytes);
-    return status;
 }
 
 static int stop_check(struct weft_device_queue *queue, const uint64_t *stop)
 {
     const struct weft_device_params *params = &queue->device->params;
     struct weft_cuda_memory memory;
-    if ((uintptr_t)stop % sizeof *stop)
-        return params->fail(WEFT_INVALID, "a device collective's stop is at %p: expected a multiple of %zu",
-                            (const void *)stop, sizeof *stop);
     if (weft_cuda_look(queue->device, stop, &memory) || memory.span.kind != WEFT_MEMORY_PINNED)
         return params->fail(WEFT_INVALID, "a device collective's stop is at %p: no pinned memory",
                             (const void *)stop);
@@ -141,22 +71,16 @@ static int collective_check(struct weft_device_queue *queue, const struct weft_d
     const struct weft_device_params *params = &queue->device->params;
     const struct weft_device_collective none = {.dtype = collective->dtype, .op = collective->op};
     struct weft_kernel_collective_launch launch;
-    if (collective->size < sizeof *collective)
-        return params->fail(WEFT_INVALID, "a device collective's struct has %zu bytes: expected %zu",
-                            collective->size, sizeof *collective);
-    if (collective->step_count < 1 || collective->step_count > WEFT_DEVICE_STEPS_MAX)
-        return params->fail(WEFT_INVALID, "a device collective of %u steps: expected 1 to %d",
-                            collective->step_count, WEFT_DEVICE_STEPS_MAX);
+    int status = weft_kernel_collective_check(params, collective);
+    if (status)
+        return status;
     if (weft_kernel_collective(&launch, &launcher->geometry, &none, 0) < 0)
         return params->fail(WEFT_UNSUPPORTED,
                             "device %d (sm_%d%d) does not reduce %s by %s in device collectives",
                             queue->ordinal, launcher->geometry.major, launcher->geometry.minor,
                             weft_dtype_name(collective->dtype), weft_op_name(collective->op));
-    int status = stop_check(queue, collective->stop);
-    struct reach reach = {.queue = queue};
-    for (uint32_t i = 0; i < collective->step_count && !status; i++)
-        status = step_check(&reach, collective, i);
-    return status;
+    status = stop_check(queue, collective->stop);
+    return status ? status : weft_kernel_steps_check(params, collective, reach, queue);
 }
 
 /* Behind a device collective, as behind what else may never end; see queue.c. */

@@ -11,98 +11,23 @@
  */
 #include <stdio.h>
 
+#include "devmem/kernels/check.h"
 #include "devmem/ze/launch.h"
-
-#define SPANS_KNOWN 16
 
 /* --- checking */
 
-/* Memory that the queue's kernels reach. */
-struct reach {
-    const struct weft_device_queue *queue;
-    uint32_t step;        /* that is being checked */
-    uint32_t count, next; /* next: to be replaced */
-    struct {
-        uintptr_t begin, end;
-    } known[SPANS_KNOWN];
-};
-
-/* How far from an address on; 0: nobody has looked. */
-static uint64_t left_in_known(const struct reach *reach, uintptr_t at)
+static int reach(void *arg, const void *pointer, const char *prefix, uintptr_t *begin, uintptr_t *end)
 {
-    for (uint32_t i = 0; i < reach->count; i++) {
-        if (at >= reach->known[i].begin && at < reach->known[i].end)
-            return reach->known[i].end - at;
-    }
-    return 0;
-}
-
-static int64_t look(struct reach *reach, uintptr_t at)
-{
-    char prefix[48];
-    snprintf(prefix, sizeof prefix, "step %u of a device collective: ", reach->step);
-    int64_t bytes = weft_ze_reached(reach->queue, (const void *)at, prefix);
+    const struct weft_device_queue *queue = arg;
+    int64_t bytes = weft_ze_reached(queue, pointer, prefix);
     if (bytes == 0)
-        return reach->queue->device->params.fail(
+        return queue->device->params.fail(
             WEFT_UNSUPPORTED,
             "%s%p is pinned memory that Level Zero did not allocate: no kernel can reach it", prefix,
-            (const void *)at);
-    if (bytes < 0)
-        return bytes;
-    uint32_t place = reach->count < SPANS_KNOWN ? reach->count : reach->next++ % SPANS_KNOWN;
-    reach->known[place].begin = at;
-    reach->known[place].end = at + (uint64_t)bytes;
-    reach->count += place == reach->count;
-    return bytes;
-}
-
-/* All size bytes, which may lie in several spans. */
-static int reach_check(struct reach *reach, const void *pointer, uint64_t size)
-{
-    uintptr_t at = (uintptr_t)pointer;
-    while (size) {
-        int64_t left = (int64_t)left_in_known(reach, at);
-        if (!left && (left = look(reach, at)) < 0)
-            return (int)left;
-        uint64_t piece = (uint64_t)left < size ? (uint64_t)left : size;
-        at += piece;
-        size -= piece;
-    }
-    return WEFT_OK;
-}
-
-static int step_check(struct reach *reach, const struct weft_device_collective *collective, uint32_t number)
-{
-    const struct weft_device_params *params = &reach->queue->device->params;
-    const struct weft_device_step *step = &collective->steps[number];
-    uint64_t bytes;
-    int status = WEFT_OK;
-    reach->step = number;
-    if (step->kind > WEFT_DEVICE_STEP_AWAIT)
-        return params->fail(WEFT_INVALID, "step %u of a device collective is of kind %u: expected 0 to %d",
-                            number, step->kind, WEFT_DEVICE_STEP_AWAIT);
-    if (step->kind != WEFT_DEVICE_STEP_REDUCE && (uintptr_t)step->word % sizeof *step->word)
-        return params->fail(WEFT_INVALID,
-                            "step %u of a device collective has its word at %p: expected a multiple of %zu",
-                            number, (void *)step->word, sizeof *step->word);
-    if (step->kind != WEFT_DEVICE_STEP_REDUCE)
-        return reach_check(reach, step->word, sizeof *step->word);
-    if (step->source_count < 1 || step->source_count > WEFT_DEVICE_SOURCES_MAX ||
-        step->destination_count < 1 || step->destination_count > WEFT_DEVICE_DESTINATIONS_MAX)
-        return params->fail(
-            WEFT_INVALID,
-            "step %u of a device collective reduces %u sources (1 to %d) to %u destinations (1 to %d)",
-            number, step->source_count, WEFT_DEVICE_SOURCES_MAX, step->destination_count,
-            WEFT_DEVICE_DESTINATIONS_MAX);
-    if (__builtin_mul_overflow(step->count, weft_dtype_size(collective->dtype), &bytes))
-        return params->fail(WEFT_INVALID,
-                            "step %u of a device collective has %llu elements: more than there is memory",
-                            number, (unsigned long long)step->count);
-    for (uint32_t i = 0; i < step->source_count && status == WEFT_OK; i++)
-        status = reach_check(reach, step->sources[i], bytes);
-    for (uint32_t i = 0; i < step->destination_count && status == WEFT_OK; i++)
-        status = reach_check(reach, step->destinations[i], bytes);
-    return status;
+            pointer);
+    *begin = (uintptr_t)pointer;
+    *end = *begin + (uint64_t)bytes;
+    return bytes < 0 ? (int)bytes : WEFT_OK;
 }
 
 static int stop_check(const struct weft_device_queue *queue, const uint64_t *stop)
@@ -110,9 +35,6 @@ static int stop_check(const struct weft_device_queue *queue, const uint64_t *sto
     const struct weft_device_params *params = &queue->device->params;
     struct weft_device_span span;
     int place;
-    if ((uintptr_t)stop % sizeof *stop)
-        return params->fail(WEFT_INVALID, "a device collective's stop is at %p: expected a multiple of %zu",
-                            (const void *)stop, sizeof *stop);
     if (!weft_ze_look(queue->device, stop, &span, &place) || span.kind != WEFT_MEMORY_PINNED)
         return params->fail(WEFT_INVALID, "a device collective's stop is at %p: no pinned memory",
                             (const void *)stop);
@@ -124,24 +46,16 @@ static int stop_check(const struct weft_device_queue *queue, const uint64_t *sto
     return WEFT_OK;
 }
 
-static int collective_check(const struct weft_device_queue *queue,
-                            const struct weft_device_collective *collective)
+static int collective_check(struct weft_device_queue *queue, const struct weft_device_collective *collective)
 {
     const struct weft_device_params *params = &queue->device->params;
-    struct reach reach = {.queue = queue};
-    if (collective->size < sizeof *collective)
-        return params->fail(WEFT_INVALID, "a device collective's struct has %zu bytes: expected %zu",
-                            collective->size, sizeof *collective);
-    if (collective->step_count < 1 || collective->step_count > WEFT_DEVICE_STEPS_MAX)
-        return params->fail(WEFT_INVALID, "a device collective of %u steps: expected 1 to %d",
-                            collective->step_count, WEFT_DEVICE_STEPS_MAX);
-    if (weft_kernel_family(collective->dtype, collective->op) < 0)
+    int status = weft_kernel_collective_check(params, collective);
+    if (status == WEFT_OK && weft_kernel_family(collective->dtype, collective->op) < 0)
         return params->fail(WEFT_UNSUPPORTED, "Level Zero devices do not reduce %s by %s",
                             weft_dtype_name(collective->dtype), weft_op_name(collective->op));
-    int status = stop_check(queue, collective->stop);
-    for (uint32_t i = 0; i < collective->step_count && status == WEFT_OK; i++)
-        status = step_check(&reach, collective, i);
-    return status;
+    if (status == WEFT_OK)
+        status = stop_check(queue, collective->stop);
+    return status == WEFT_OK ? weft_kernel_steps_check(params, collective, reach, queue) : status;
 }
 
 /* --- running */

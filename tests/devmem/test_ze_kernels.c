@@ -49,18 +49,6 @@ static int end(void)
     return status || fake->modules || fake->kernels || fake->logs || fake->lists || fake->queues;
 }
 
-static int finish(struct weft_device_queue *queue)
-{
-    struct weft_device_event *event;
-    int status;
-    if (ops.mark(queue, &event) != WEFT_OK)
-        return -1;
-    while ((status = ops.test(event)) == 0)
-        usleep(20);
-    ops.event_free(event);
-    return status == 1 ? 0 : -1;
-}
-
 /* A sum of float32 of two sources, or what else becomes of it. */
 static struct weft_device_reduction sum_of(const void *const *sources, void *const *destinations,
                                            uint64_t count)
@@ -81,7 +69,7 @@ static struct weft_device_queue *table_queue;
 
 static int table_reduce(const struct weft_device_reduction *reduction)
 {
-    return ops.reduce(table_queue, reduction) != WEFT_OK || finish(table_queue) != 0;
+    return ops.reduce(table_queue, reduction) != WEFT_OK || ze_scene_finish(&ops, table_queue) != 1;
 }
 
 static int run_table(void)
@@ -127,7 +115,7 @@ static int reduce_pinned_memory(void)
     ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK);
     destinations[0] = host + 1; /* in place of what is pinned */
     reduction.destination_count = 1;
-    ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK && finish(queue) == 0);
+    ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK && ze_scene_finish(&ops, queue) == 1);
     for (size_t i = 0; i < COUNT; i++) {
         float once = (float)i + (float)(2 * i);
         ZE_CHECK(host[2 * COUNT + i] == once && near[i] == once && host[1 + i] == (float)i + once);
@@ -160,7 +148,7 @@ static int reduce_across_allocations(void)
     reduction.dtype = WEFT_COMPLEX128;
     for (int i = 0; i < 2 * COUNT; i++)
         from[i] = i + 1;
-    ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK && finish(queue) == 0);
+    ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK && ze_scene_finish(&ops, queue) == 1);
     for (int i = 0; i < 2 * COUNT; i++)
         ZE_CHECK(to[i] == 2 * (i + 1));
     ZE_CHECK(fake->launches == 2 + PROBE_LAUNCHES);
@@ -192,7 +180,7 @@ static int refuse_memory(void)
     sources[1] = far; /* nobody has asked yet */
     ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_UNSUPPORTED);
     ZE_CHECK(ops.reaches(device, 0, far, 1) == 1 && ops.reduce(queue, &reduction) == WEFT_OK);
-    ZE_CHECK(finish(queue) == 0 && fake->launches == 1 + PROBE_LAUNCHES);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1 && fake->launches == 1 + PROBE_LAUNCHES);
     sources[1] = memory;
     reduction.source_count = 9;
     ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_INVALID && strstr(ze_said, "from 9 sources (1 to 8)"));
@@ -350,7 +338,8 @@ static void *work(void *arg)
     for (int r = 0; r < ROUNDS; r++) {
         struct weft_device_reduction reduction = sum_of(sources, destinations, (uint64_t)(ELEMENTS - r));
         reduction.dtype = WEFT_INT32;
-        worker->failed |= ops.reduce(worker->queue, &reduction) != WEFT_OK || finish(worker->queue) != 0;
+        worker->failed |=
+            ops.reduce(worker->queue, &reduction) != WEFT_OK || ze_scene_finish(&ops, worker->queue) != 1;
         for (int i = 0; i < ELEMENTS - r; i++)
             worker->failed |= to[i] != worker->memory[i] + worker->memory[ELEMENTS + i];
         worker->memory[r] += r;
@@ -411,7 +400,8 @@ static int reduce_in_order(void)
         ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_OK);
     }
     ZE_CHECK(ops.copy(queue, memory + 2 * COUNT, memory + COUNT, COUNT * sizeof *memory) == WEFT_OK);
-    ZE_CHECK(device->driver.zeEventHostSignal(first->handle) == ZE_RESULT_SUCCESS && finish(queue) == 0);
+    ZE_CHECK(device->driver.zeEventHostSignal(first->handle) == ZE_RESULT_SUCCESS &&
+             ze_scene_finish(&ops, queue) == 1);
     weft_ze_event_put(first);
     for (int i = 0; i < COUNT; i++)
         ZE_CHECK(memory[i] == 10946 && memory[COUNT + i] == 17711 && memory[2 * COUNT + i] == 17711);

@@ -28,18 +28,6 @@ static int has(int ordinal)
     return ops.describe(device, ordinal, &info) == WEFT_OK && (info.flags & WEFT_DEVICE_COLLECTIVES);
 }
 
-static int finish(struct weft_device_queue *queue)
-{
-    struct weft_device_event *event;
-    int status;
-    if (ops.mark(queue, &event) != WEFT_OK)
-        return -1;
-    while ((status = ops.test(event)) == 0)
-        usleep(20);
-    ops.event_free(event);
-    return status;
-}
-
 /* Signals words[1], as many times as there are steps, behind waiting for words[2]. */
 static int run(struct weft_device_queue *queue, uint64_t *words, uint32_t steps)
 {
@@ -161,7 +149,7 @@ static int reach(void)
     ZE_CHECK(ops.run(queue, &signal) == WEFT_SYSTEM && strstr(ze_said, "launching a device collective"));
     ZE_CHECK(fake->allocations == before);
     fake->append_result = 0;
-    ZE_CHECK(ops.run(queue, &signal) == WEFT_OK && finish(queue) == 1 && words[1] == 1);
+    ZE_CHECK(ops.run(queue, &signal) == WEFT_OK && ze_scene_finish(&ops, queue) == 1 && words[1] == 1);
     ZE_CHECK(ops.unpin(device, pages, 4096) == WEFT_OK);
     ops.queue_close(queue);
     ZE_CHECK(ops.release(device, words) == WEFT_OK);
@@ -184,9 +172,9 @@ static int keep_steps(void)
         ZE_CHECK(run(queue, words, 3 + (uint32_t)i) == WEFT_OK);
     ZE_CHECK(fake->allocations == before + WAITING && words[1] == 0);
     __atomic_store_n(&words[2], 1, __ATOMIC_RELEASE);
-    ZE_CHECK(finish(queue) == 1 && words[1] == 2 + WAITING - 1);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1 && words[1] == 2 + WAITING - 1);
     for (uint32_t i = 0; i < ROUNDS; i++)
-        ZE_CHECK(run(queue, words, 8 + i % 3) == WEFT_OK && finish(queue) == 1);
+        ZE_CHECK(run(queue, words, 8 + i % 3) == WEFT_OK && ze_scene_finish(&ops, queue) == 1);
     ZE_CHECK(fake->allocations == before + WAITING && words[1] == 7 + (ROUNDS - 1) % 3);
     ops.queue_close(queue);
     ZE_CHECK(fake->allocations == before && ops.release(device, words) == WEFT_OK);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "devmem/registry.h"
 #include "tests/support/built.h"
@@ -80,6 +81,18 @@ struct ze_fake *ze_scene_begin(struct weft_device_ops *ops, struct weft_device *
     fake->device_count = 2;
     *device = ze_scene_open();
     return *device ? fake : NULL;
+}
+
+int ze_scene_finish(const struct weft_device_ops *ops, struct weft_device_queue *queue)
+{
+    struct weft_device_event *event;
+    int status;
+    if (ops->mark(queue, &event) != WEFT_OK)
+        return -1;
+    while ((status = ops->test(event)) == 0)
+        usleep(20);
+    ops->event_free(event);
+    return status;
 }
 
 int ze_scene_end(const struct weft_device_ops *ops, struct ze_fake *fake, struct weft_device *device)

@@ -33,6 +33,8 @@ void *ze_scene_function(const char *name);
 struct weft_device *ze_scene_open(void);
 /* Both, with two devices; ops become the kind's, complete. NULL: not. */
 struct ze_fake *ze_scene_begin(struct weft_device_ops *ops, struct weft_device **device);
+/* Waits until the queue has done what is in it: 1, or what it has failed with. */
+int ze_scene_finish(const struct weft_device_ops *ops, struct weft_device_queue *queue);
 /* Closes it. 0: nothing is left, and nothing that was called is forbidden. */
 int ze_scene_end(const struct weft_device_ops *ops, struct ze_fake *fake, struct weft_device *device);
 
