@@ -111,13 +111,6 @@ static int move_start(const struct weft_staged *staged, void *to, const void *fr
     return status == WEFT_OK ? mark(staged->commands) : status;
 }
 
-static int staged_move(struct weft_comm *comm, const struct weft_staged *staged, void *to, const void *from,
-                       size_t bytes, int is_device)
-{
-    int status = move_start(staged, to, from, bytes, is_device);
-    return status == WEFT_AGAIN ? await_mark(comm, staged->commands) : status;
-}
-
 int weft_staged_leave(struct weft_comm *comm, const struct weft_operands *operands,
                       const struct weft_staged *staged)
 {
@@ -141,8 +134,10 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
     weft_context_lock(comm->context);
     int status = weft_staged_open(comm, operands, found, staged);
     if (status == WEFT_OK)
-        status = staged_move(comm, staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
-                             bytes && weft_where_is_device(comm->context, operands->send));
+        status = move_start(staged, (void *)(uintptr_t)staged->operands.send, operands->send, bytes,
+                            bytes && weft_where_is_device(comm->context, operands->send));
+    if (status == WEFT_AGAIN)
+        status = await_mark(comm, staged->commands);
     if (status != WEFT_OK) {
         weft_comm_fail_here(comm, status); /* the others hear of it before this rank waits for its device */
         weft_staged_close(comm, staged);
@@ -155,11 +150,11 @@ static int staged_begin(struct weft_comm *comm, const struct weft_operands *oper
 static int staged_end(struct weft_comm *comm, const struct weft_operands *operands,
                       struct weft_staged *staged, int status)
 {
-    size_t bytes = operands->recv_blocks_count * operands->count * operands->element_bytes;
     weft_context_lock(comm->context);
     if (status == WEFT_OK) {
-        status = staged_move(comm, staged, operands->recv, staged->operands.recv, bytes,
-                             bytes && weft_where_is_device(comm->context, operands->recv));
+        status = weft_staged_leave(comm, operands, staged);
+        if (status == WEFT_AGAIN)
+            status = await_mark(comm, staged->commands);
         if (status != WEFT_OK)
             weft_comm_fail_here(comm, status);
     }

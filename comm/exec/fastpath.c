@@ -128,13 +128,26 @@ int weft_fastpath_missing(const struct weft_fastpath *fastpath)
     return -1;
 }
 
-/* Polls between looks at the clock. Whether there are more to come. */
-static int goes_on(const struct weft_fastpath *fastpath, struct weft_idle *idle, uint32_t spins)
+/* How long a rank polls. */
+struct patience {
+    struct weft_context *context;
+    int yields;
+    uint32_t spins;
+    struct weft_idle idle;
+};
+
+static inline struct patience have_patience(const struct weft_fastpath *fastpath)
 {
-    int yields = fastpath->context->oversubscribed;
-    if ((yields || spins % SPIN_CHECK == SPIN_CHECK - 1) &&
-        (weft_idle_pause(fastpath->context, idle) || spins > SPINS_MAX))
+    return (struct patience){.context = fastpath->context, .yields = fastpath->context->oversubscribed};
+}
+
+/* A pause between two polls; 0: patience is over. */
+static inline int pause_once(struct patience *patience)
+{
+    if ((patience->yields || patience->spins % SPIN_CHECK == SPIN_CHECK - 1) &&
+        (weft_idle_pause(patience->context, &patience->idle) || patience->spins > SPINS_MAX))
         return 0;
+    patience->spins++;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -146,9 +159,9 @@ static int spin(const struct weft_fastpath *fastpath, uint32_t peer)
 {
     const struct weft_slot *slot = slot_of(fastpath, peer);
     const uint32_t sequence = fastpath->sequence;
-    struct weft_idle idle = {0};
-    for (uint32_t spins = 0; !is_published(slot, sequence); spins++) {
-        if (!goes_on(fastpath, &idle, spins))
+    struct patience patience = have_patience(fastpath);
+    while (!is_published(slot, sequence)) {
+        if (!pause_once(&patience))
             return 0;
     }
     return 1;
@@ -158,12 +171,11 @@ static int spin(const struct weft_fastpath *fastpath, uint32_t peer)
  * operation, and not at each: the others' marks are lines that they are writing. */
 static int spin_for_room(const struct weft_fastpath *fastpath)
 {
-    struct weft_idle idle = {0};
-    uint32_t spins = 0;
+    struct patience patience = have_patience(fastpath);
     for (uint32_t r = 0; r < fastpath->ranks; r++) {
         while (r != fastpath->rank &&
                !weft_given_has_come(fastpath, r, fastpath->given - WEFT_SLOTS_GIVEN / 2)) {
-            if (!goes_on(fastpath, &idle, spins++))
+            if (!pause_once(&patience))
                 return 0;
         }
     }

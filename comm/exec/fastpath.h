@@ -18,8 +18,8 @@
  * they have read the slot. So no acknowledgement is needed.
  *
  * Small broadcasts and scatters are given by their root: the others wait for it, and it waits for nobody while it has room. For these a rank
- * has WEFT_SLOTS_GIVEN slots in turn. All publish, as in an exchange, what they have to say being their word alone. A slot is written again
- * when everybody has come to the operation behind the one that used it before. So a root may be that many operations less one ahead. It
+ * has WEFT_SLOTS_GIVEN slots in turn. All leave a mark, which is a word without data. A slot is written again when everybody has come to the
+ * operation behind the one that used it before. So a root may be that many operations less two ahead. It
  * compares the others' words when it needs the room, or at the next exchange: two ranks that both take themselves for the root hear of it
  * then. A slot in which a rank finds a later operation than the one that it looks for was compared by its owner before that was written. The
  * root's word alone says whether the operation is made by its plan.
@@ -119,7 +119,7 @@ int weft_fastpath_missing(const struct weft_fastpath *fastpath);
  * says; WEFT_PEER_FAILED: it has taken back what it had published. */
 int weft_fastpath_finish(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                          int *by_plan, struct weft_fastpath_odd *odd);
-/* The number of the operation that has begun last, for weft_fastpath_has_published(). */
+/* The number of the operation that has begun last, for weft_fastpath_awaits(). */
 uint32_t weft_fastpath_sequence(const struct weft_fastpath *fastpath);
 
 /* What a rank shows, of this size: valid until this rank's next operation but one, and true if the operation is finished well after it

@@ -92,8 +92,9 @@ int weft_fastpath_compare_last(const struct weft_fastpath *fastpath, uint32_t ra
     if (size != count * sizeof *own) {
         snprintf(
             odd->text, sizeof odd->text,
-            "rank %u and rank %u have not made the same calls: a root gave %zu of the last ones, and %zu",
-            rank, fastpath->rank, size / sizeof *own, count);
+            "rank %u and rank %u have not made the same calls before they parted: of rank %u's last ones %zu "
+            "were small broadcasts or scatters, expected %zu",
+            rank, fastpath->rank, rank, size / sizeof *own, count);
         return WEFT_MISMATCH;
     }
     memcpy(theirs, bytes, size);

@@ -28,7 +28,7 @@ struct weft_slot_mark {
         size; /* and the sequence in the upper half: it may be written again while another rank looks */
 };
 
-/* Of an operation that a root has given: what the others' slots have to hold. */
+/* Of an operation that a root has given: what the others' marks have to be. */
 struct weft_slot_given {
     uint64_t word, size;
     uint64_t sequence, count; /* with the root what the digest has in part: of struct weft_call */

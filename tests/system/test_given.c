@@ -257,7 +257,8 @@ static int two_roots_in_turn_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-/* The other takes the call for one of its plans, in which it sends nothing; or has parted. Without a word of the given call nobody would know. */
+/* The other takes the call for one that goes by a plan: a longer broadcast, in which it sends nothing, or a gatherv, which it ends before the
+ * root has looked. Nobody would know if ranks did not say what they gave: when they wait, and where they part. */
 static int elsewhere_body(int rank, int ranks, void *arg)
 {
     struct job job;
