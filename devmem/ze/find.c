@@ -90,8 +90,11 @@ static void add_device(struct weft_device *device, int place, ze_device_handle_t
     find_external(&device->driver, added);
 }
 
-/* The GPUs of one driver, behind those of the others. A driver without any gets no context. */
-static int add_devices(struct weft_device *device, ze_driver_handle_t from, char text[WEFT_ZE_TEXT])
+/* The GPUs of one driver, behind those of the others. A driver without any gets no context.
+ *
+ * Other libraries, as libfabric, know the first driver's devices only, and number all that its list has. */
+static int add_devices(struct weft_device *device, ze_driver_handle_t from, int is_first,
+                       char text[WEFT_ZE_TEXT])
 {
     const struct weft_ze_driver *driver = &device->driver;
     const ze_context_desc_t plain = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
@@ -109,8 +112,11 @@ static int add_devices(struct weft_device *device, ze_driver_handle_t from, char
             device->count = before;
             return weft_ze_word(result, text, "asking for device %u", i);
         }
-        if (properties.type == ZE_DEVICE_TYPE_GPU)
-            add_device(device, device->place_count, found[i], &properties);
+        if (properties.type != ZE_DEVICE_TYPE_GPU)
+            continue;
+        int is_unlisted = !is_first || i != (uint32_t)device->count;
+        add_device(device, device->place_count, found[i], &properties);
+        device->ordinals[device->count - 1].is_unlisted = is_unlisted;
     }
     if (device->count == before)
         return WEFT_OK;
@@ -141,7 +147,7 @@ static int initialise(struct weft_device *device, char text[WEFT_ZE_TEXT])
     /* A driver that fails does not stand in the way of the others. */
     int failed = WEFT_OK;
     for (uint32_t i = 0; i < count; i++) {
-        int status = add_devices(device, drivers[i], text);
+        int status = add_devices(device, drivers[i], i == 0, text);
         failed = status != WEFT_OK ? status : failed;
     }
     if (device->count == 0 && failed == WEFT_OK) {

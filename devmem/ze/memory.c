@@ -56,6 +56,8 @@ static int ask(const struct weft_device *device, int place, const void *pointer,
     int ordinal = is_host ? -1 : ordinal_of(device, owner);
     uint32_t others =
         ordinal >= 0 && device->ordinals[ordinal].exports ? WEFT_SPAN_IPC | WEFT_SPAN_DMABUF : 0;
+    if (ordinal < 0 || device->ordinals[ordinal].is_unlisted)
+        others |= WEFT_SPAN_OWN_ORDINAL;
     *span = (struct weft_device_span){
         .size = sizeof *span,
         .kind = is_device ? WEFT_MEMORY_DEVICE

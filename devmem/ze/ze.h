@@ -86,6 +86,7 @@ struct weft_ze_ordinal {
     ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
     uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
     int exports, imports;                     /* memory, as a dma-buf */
+    int is_unlisted;                          /* by its ordinal in the first driver's list */
     struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
     struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */

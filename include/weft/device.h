@@ -82,6 +82,9 @@ enum weft_span_flags {
     WEFT_SPAN_DMABUF = 1 << 2,      /* export_dmabuf() may work */
     WEFT_SPAN_PEER_MEMORY = 1 << 3, /* a NIC's driver may register the pointer itself (peer-memory modules) */
     WEFT_SPAN_ORDERED = 1 << 4,     /* came from a pool whose allocation and release follow streams */
+    /* Other libraries do not have this device by its ordinal: they count devices otherwise, or do not know it. A library that is
+     * given an ordinal beside a pointer might then use another device. */
+    WEFT_SPAN_OWN_ORDINAL = 1 << 5,
 };
 
 /* What identify() says of the memory at a pointer. */

@@ -44,8 +44,8 @@ int device_job_run(const struct device_job *job)
 {
     if (job->sim)
         sim_seats_prepare(job->sim);
-    if (job->on_tcp)
-        setenv("WEFT_TRANSPORT", "ofi", 1);
+    if (job->on_tcp || job->transport)
+        setenv("WEFT_TRANSPORT", job->transport ? job->transport : "ofi", 1);
     int failed = device_bench_run(job->bench, job->ranks, job->in_threads, job->body, (void *)(uintptr_t)job);
     unsetenv("WEFT_TRANSPORT");
     return failed + (job->sim && sim_seats_end() != 0);

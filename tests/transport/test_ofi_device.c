@@ -10,6 +10,7 @@
 
 #if __has_include(<rdma/fabric.h>)
 #include <string.h>
+#include <weft/device.h>
 #include <weft/weft.h>
 
 #include "tests/fakes/ofi/ofi_fake.h"
@@ -117,6 +118,31 @@ static void dmabufs(void **state)
     ofi_fake_close(fake);
 }
 
+/* The number of a device of Level Zero is its place in the list of libfabric's driver. A device that has no place there would be taken
+ * for another one. */
+static void numbers_of_level_zero(void **state)
+{
+    struct ofi_fake *fake = ofi_fake_open(1, 0);
+    struct weft_device_memory what = cuda_memory(-1);
+    struct weft_region *region;
+    (void)state;
+    ofi_fake_take_devices(fake);
+    fake->library.version = version_with_dmabufs;
+    what.kind = "ze";
+    what.flags = WEFT_SPAN_DMABUF;
+    assert_int_equal(weft_ofi_ops.reg_device(fake->transport, &what, &region), WEFT_OK);
+    assert_int_equal(fake->attr.iface, FI_HMEM_ZE);
+    assert_int_equal(fake->attr.device.ze, 3);
+    assert_true(fake->attr.device.reserved == 3);
+    weft_ofi_ops.dereg(region);
+    what.flags |= WEFT_SPAN_OWN_ORDINAL;
+    refuse(fake, &what, "does not have ze:3 by this number");
+    what.fd = 7;
+    refuse(fake, &what, "does not have ze:3 by this number");
+    assert_int_equal(fake->registrations, 0);
+    ofi_fake_close(fake);
+}
+
 static struct weft_link *link_up(struct ofi_fake *from, const struct ofi_fake *to)
 {
     struct weft_link *link;
@@ -185,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pointers),
         cmocka_unit_test(dmabufs),
+        cmocka_unit_test(numbers_of_level_zero),
         cmocka_unit_test(writes_go_by_the_region),
         cmocka_unit_test(tagged_messages_go_by_the_region),
     };

@@ -3,7 +3,9 @@
  *
  * libfabric wants to know whose memory it is (an interface, as it calls a kind of device), as providers may copy by the device's
  * library where their hardware cannot reach it. So both ways need a domain that was opened with FI_HMEM, and a kind that
- * libfabric has a name for.
+ * libfabric has a name for. It also wants the device's number, as it counts them. Of Level Zero that is the place in the
+ * list of the first driver, with the driver's number in the bits above the lowest 16; it uses no other driver, and releases do not
+ * check that. So what it would take for another device is refused here (WEFT_SPAN_OWN_ORDINAL).
  *
  * dma-bufs came with libfabric 1.20: FI_MR_DMABUF, and struct fi_mr_dmabuf in place of the iovec of struct fi_mr_attr
  * (fi_mr(3)). Older headers lack both, so they are written down here, and compared with the headers that have them. struct
@@ -11,6 +13,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <weft/device.h>
 #include "base/error.h"
 #include "transport/ofi/ofi_private.h"
 
@@ -71,6 +74,9 @@ static int check(const struct weft_transport *transport, const struct weft_devic
         return weft_fail(WEFT_UNSUPPORTED, "ofi: provider %s was not opened for device memory", provider);
     if (interface_of(memory->kind) < 0)
         return weft_fail(WEFT_UNSUPPORTED, "ofi: libfabric does not know devices of kind %s", memory->kind);
+    if (memory->flags & WEFT_SPAN_OWN_ORDINAL)
+        return weft_fail(WEFT_UNSUPPORTED, "ofi: libfabric does not have %s:%d by this number", memory->kind,
+                         (int)memory->ordinal);
     if (memory->fd >= 0 && !ofi_has_dmabufs(transport))
         return weft_fail(WEFT_UNSUPPORTED, "ofi: libfabric takes dma-bufs from 1.20 on");
     if (!FI_CHECK_OP(transport->domain->mr, struct fi_ops_mr, regattr))
