@@ -86,6 +86,7 @@ ze_result_t fake_ipc_get(ze_context_handle_t context, const void *memory, ze_ipc
     if (!fake_context_find(context, call))
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     pthread_mutex_lock(&fake_lock);
+    fake_await_kernels(memory);
     struct allocation *one = fake_find(memory), *whole = fake_find_whole(memory);
     int is_base = one && one->base == memory && one->type == ZE_MEMORY_TYPE_DEVICE;
     int is_made = is_base && (whole->fd >= 0 || make_file(whole) == 0);

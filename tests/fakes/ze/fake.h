@@ -94,6 +94,8 @@ ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, 
  * command in flight uses them, or less. */
 void *fake_reach(const void *memory, size_t size, int driver);
 void fake_use(const void *memory, int commands);
+/* One more kernel runs with the memory as a parameter, beside what others ask the driver for; or one less. */
+void fake_run_beside(const void *memory, int kernels);
 
 /* --- external.c */
 

@@ -15,6 +15,7 @@ struct allocation {
     uint64_t id;
     struct fake_context *context;
     int commands;   /* in flight that use it */
+    int kernels;    /* that run now with its memory as a parameter; of a pool, with any part's */
     int may_export; /* was asked for when it was allocated */
     int is_pool;    /* parts of it are given out */
     int is_imported;
@@ -35,6 +36,9 @@ char *fake_reached(const struct allocation *one);
 /* Puts other memory there, of a file; and the arena's again. 0 on success. */
 int fake_map_file(const struct allocation *one, size_t size, int fd);
 void fake_map_arena(const struct allocation *one);
+/* What is exported for the first time moves into a file. Waits, where that is to come, for kernels that would write where it was. Looks
+ * the allocation up, as others may come and go meanwhile. */
+void fake_await_kernels(const void *memory);
 /* Takes it out of the table; its memory is the arena's. */
 void fake_unreserve(struct allocation *one);
 

@@ -77,11 +77,21 @@ static void use(const struct command *command, int commands)
     fake_use(command->from_memory, commands);
 }
 
+/* With fake_lock. */
+static void run_beside(const struct command *command, int kernels)
+{
+    for (int i = 0; i < FAKE_POINTERS; i++) {
+        if (command->launch.pointers >> i & 1)
+            fake_run_beside((const void *)(uintptr_t)command->launch.arguments[i], kernels);
+    }
+}
+
 /* Beside what other lists do: the memory stays, as the command is in flight. */
 static void run_kernel(const struct command *command)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int backwards = ze_fake.launches++ % 2, is_alone = ze_fake.one_at_a_time != 0;
+    run_beside(command, 1);
     pthread_mutex_unlock(&fake_lock);
     while (ze_fake.busy)
         usleep(50);
@@ -91,6 +101,7 @@ static void run_kernel(const struct command *command)
     if (is_alone)
         pthread_mutex_unlock(&one);
     pthread_mutex_lock(&fake_lock);
+    run_beside(command, -1);
 }
 
 /* The device's clock. With fake_lock. */

@@ -326,6 +326,8 @@ ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memor
         (next && !fake_expect_struct(next, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD, call)))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     pthread_mutex_lock(&fake_lock);
+    if (next)
+        fake_await_kernels(memory);
     struct allocation *one = ze_fake.pool_numbers ? fake_find(memory) : fake_find_whole(memory);
     properties->type = ZE_MEMORY_TYPE_UNKNOWN;
     if (one && one->context->driver == of->driver) {
@@ -389,6 +391,20 @@ ze_memory_type_t fake_type(const void *memory)
 {
     const struct allocation *one = fake_find(memory);
     return one ? one->type : ZE_MEMORY_TYPE_UNKNOWN;
+}
+
+void fake_run_beside(const void *memory, int kernels)
+{
+    struct allocation *one = fake_find_whole(memory);
+    if (one)
+        one->kernels += kernels;
+}
+
+void fake_await_kernels(const void *memory)
+{
+    const struct allocation *one;
+    while ((one = fake_find_whole(memory)) && one->fd < 0 && one->kernels)
+        pthread_cond_wait(&fake_moved, &fake_lock);
 }
 
 void fake_use(const void *memory, int commands)
