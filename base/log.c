@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 #define LINE_MAX_BYTES 1024
 
 _Static_assert(2 * LINE_MAX_BYTES <= PIPE_BUF, "a line and the one about dropped ones go into a pipe whole");
@@ -181,4 +183,18 @@ void weft_log_line(int level, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     weft_log((enum weft_log_level)known, "%s", text);
+}
+
+int weft_log_is_new(uint64_t said[WEFT_LOG_PAIRS], const char *name, const char *other)
+{
+    uint64_t key = weft_hash_bytes(WEFT_HASH_START, name, strlen(name) + 1);
+    key = weft_hash_bytes(key, other, strlen(other) + 1) | 1; /* 0 is a free place */
+    for (int i = 0; i < WEFT_LOG_PAIRS; i++) {
+        uint64_t free_place = 0;
+        if (__atomic_compare_exchange_n(&said[i], &free_place, key, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return 1;
+        if (free_place == key)
+            return 0;
+    }
+    return 0;
 }

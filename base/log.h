@@ -10,6 +10,8 @@
 #ifndef WEFT_BASE_LOG_H
 #define WEFT_BASE_LOG_H
 
+#include <stdint.h>
+
 enum weft_log_level { WEFT_LOG_NONE, WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
 
 /* Whether a line of this level would be written. */
@@ -31,5 +33,17 @@ void weft_log_check_file(void);
         if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))                                                \
             weft_log(level, __VA_ARGS__);                                                                    \
     } while (0)
+
+/* Once per process for each pair of names, up to WEFT_LOG_PAIRS of them, at the place in the code. */
+#define WEFT_LOG_PAIRS 32
+#define weft_log_once_each(level, name, other, ...)                                                          \
+    do {                                                                                                     \
+        static uint64_t said[WEFT_LOG_PAIRS];                                                                \
+        if (weft_log_is_new(said, name, other))                                                              \
+            weft_log(level, __VA_ARGS__);                                                                    \
+    } while (0)
+
+/* Whether the pair is in none of the places yet; it is afterwards, where one was free. */
+int weft_log_is_new(uint64_t said[WEFT_LOG_PAIRS], const char *name, const char *other);
 
 #endif

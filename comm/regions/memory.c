@@ -132,9 +132,10 @@ static int device_region_get(struct weft_context *context, uint32_t transport,
     if (status == WEFT_OK)
         status = get(context->regions.device_regions, transport, open->caps.flags, buffer, region);
     if (status != WEFT_OK)
-        weft_log_once(open->caps.flags & (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER) ? WEFT_LOG_WARN
-                                                                                     : WEFT_LOG_INFO,
-                      "%s copies through host memory: %s", open->ops.name, weft_error_detail());
+        weft_log_once_each(open->caps.flags & (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER) ? WEFT_LOG_WARN
+                                                                                          : WEFT_LOG_INFO,
+                           buffer->kind->name, open->ops.name, "%s copies through host memory: %s",
+                           open->ops.name, weft_error_detail());
     return status == WEFT_OK ? WEFT_OK : WEFT_UNSUPPORTED;
 }
 

@@ -50,8 +50,10 @@ int weft_device_reach(struct weft_exec_op *op, struct weft_inflight *inflight)
     if (status == WEFT_OK) {
         inflight->direct = 1;
     } else if (status == WEFT_UNSUPPORTED || status == WEFT_INVALID) {
-        weft_log_once(WEFT_LOG_INFO, "messages of a device's memory pass through the host's: %s",
-                      weft_error_detail());
+        const char *kind = weft_command_queue_kind(op->request.commands)->name, *name = peer->ops->name;
+        weft_log_once_each(WEFT_LOG_INFO, kind, name,
+                           "messages of %s memory by %s pass through the host's: %s", kind, name,
+                           weft_error_detail());
         weft_error_clear(); /* nothing has failed */
         *refused |= (uint8_t)(1u << buffer);
         status = WEFT_OK;

@@ -33,6 +33,10 @@ void rdma_fake_swallow(int number, int is_on);
 void rdma_fake_delay(int number, int is_on);
 /* Queue pairs that are put into error take one receive along. */
 void rdma_fake_spill(int is_on);
+/* From now on no dma-buf is registered, for this reason (an errno); 0: they are again. */
+void rdma_fake_refuse_dmabufs(int error);
+/* Registrations of dma-bufs since the program began, those that were refused not counted. */
+long rdma_fake_dmabufs(void);
 /* Requests of queue pairs at that port that got through since the last time. */
 long rdma_fake_carried(int number);
 /* Objects that exist: queue pairs, windows, registrations, channels. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the fake RDMA device: registrations and windows, and the keys of both. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,18 @@
 
 static struct fake_key keys[KEYS];
 static uint32_t next_key = 1;
+static atomic_int dmabuf_error;
+static atomic_long dmabufs;
+
+void rdma_fake_refuse_dmabufs(int error)
+{
+    dmabuf_error = error;
+}
+
+long rdma_fake_dmabufs(void)
+{
+    return dmabufs;
+}
 
 void rdma_fake_must(int condition, const char *what)
 {
@@ -79,12 +92,17 @@ struct ibv_mr *rdma_fake_reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, s
         errno = EINVAL;
         return NULL;
     }
+    if (dmabuf_error) {
+        errno = dmabuf_error;
+        return NULL;
+    }
     uint8_t *mapped = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED)
         return NULL;
     struct fake_mr *mr = mr_make(domain, mapped + offset, size, iova, (unsigned)access);
     mr->mapped = mapped;
     mr->mapped_bytes = mapped_bytes;
+    dmabufs++;
     return &mr->base;
 }
 
