@@ -239,11 +239,31 @@ static void test_without_proc(void **state)
     assert_int_equal(rmdir(empty_folder), 0);
 }
 
+/* Each pair of names is said once at its place in the code. */
+static void test_pairs_are_said_once(void **state)
+{
+    uint64_t said[WEFT_LOG_PAIRS] = {0}, others[WEFT_LOG_PAIRS] = {0};
+    char name[16];
+    (void)state;
+    assert_true(weft_log_is_new(said, "ze", "verbs"));
+    assert_false(weft_log_is_new(said, "ze", "verbs"));
+    assert_true(weft_log_is_new(said, "ze", "ofi"));
+    assert_true(weft_log_is_new(said, "cuda", "verbs"));
+    assert_true(weft_log_is_new(said, "zev", "erbs"));
+    assert_false(weft_log_is_new(said, "cuda", "verbs"));
+    assert_true(weft_log_is_new(others, "ze", "verbs"));
+    for (int i = 4; i < 2 * WEFT_LOG_PAIRS; i++) { /* the rest is not said */
+        snprintf(name, sizeof name, "kind%d", i);
+        assert_int_equal(weft_log_is_new(said, name, "verbs"), i < WEFT_LOG_PAIRS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_pipe),        cmocka_unit_test(test_full_socket),
         cmocka_unit_test(test_stopped_terminal), cmocka_unit_test(test_full_fifo_as_file),
+        cmocka_unit_test(test_pairs_are_said_once),
         cmocka_unit_test(test_other_pipes),      cmocka_unit_test(test_without_proc),
     };
     unsetenv("WEFT_LOG");

@@ -46,6 +46,18 @@ static int describe(struct weft_device *device, int ordinal, struct weft_device_
 
 /* --- devices */
 
+/* What is said of memory of the device: 1 or 0; -1: nothing. */
+static int is_unlisted(struct weft_device *device, int ordinal)
+{
+    struct weft_device_span span = {.size = sizeof span};
+    void *memory;
+    if (ops->allocate(device, ordinal, WEFT_MEMORY_DEVICE, 100, &memory) != WEFT_OK)
+        return -1;
+    int is_known = ops->identify(device, memory, &span) == WEFT_OK && span.ordinal == ordinal;
+    ops->release(device, memory);
+    return is_known ? (span.flags & WEFT_SPAN_OWN_ORDINAL) != 0 : -1;
+}
+
 /* GPUs alone, in the order of drivers and of their devices. */
 static int list(void)
 {
@@ -69,10 +81,54 @@ static int list(void)
     ZE_CHECK(describe(device, 2, &info) == WEFT_OK && strcmp(info.name, "second driver's") == 0);
     ZE_CHECK(describe(device, 3, &info) == WEFT_INVALID);
     ZE_CHECK(strstr(ze_said, "there is no Level Zero device 3, there are 3"));
+    /* Of the first driver's list the processor is first; the second driver's is in no list of other libraries'. */
+    for (int i = 0; i < 3; i++)
+        ZE_CHECK(is_unlisted(device, i) == 1);
     ZE_CHECK(describe(device, -1, &info) == WEFT_INVALID);
     ZE_CHECK(fake->inits >= 1 && fake->violations == 0);
     ops->close(device);
     return 0;
+}
+
+/* Devices have the numbers that other libraries give them, as long as nothing is in between. */
+static int list_of_others(void)
+{
+    struct ze_fake *fake = ze_scene_load();
+    ZE_CHECK(fake);
+    fake->driver_count = 2;
+    fake->device_count = 5;
+    fake->devices[1] = (struct ze_fake_device){.driver = 1};
+    fake->devices[3] = (struct ze_fake_device){.type = ZE_DEVICE_TYPE_CPU};
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device && ops->count(device) == 4);
+    ZE_CHECK(is_unlisted(device, 0) == 0 && is_unlisted(device, 1) == 0);
+    ZE_CHECK(is_unlisted(device, 2) == 1); /* behind the processor */
+    ZE_CHECK(is_unlisted(device, 3) == 1); /* of the other driver */
+    ops->close(device);
+    return 0;
+}
+
+/* The first driver fails: the devices that are left are not those of the list. */
+static int list_without_first(void)
+{
+    struct ze_fake *fake = ze_scene_load();
+    ZE_CHECK(fake);
+    fake->driver_count = 2;
+    fake->device_count = 2;
+    fake->devices[1] = (struct ze_fake_device){.driver = 1};
+    fake->sick_driver = 1;
+    struct weft_device *device = ze_scene_open();
+    ZE_CHECK(device && ops->count(device) == 1);
+    ZE_CHECK(is_unlisted(device, 0) == 1);
+    ops->close(device);
+    return 0;
+}
+
+static void test_numbers_of_others(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(list_of_others), 0);
+    assert_int_equal(test_child(list_without_first), 0);
 }
 
 static void test_list(void **state)
@@ -311,7 +367,8 @@ static void test_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),         cmocka_unit_test(test_list_little),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_numbers_of_others),         cmocka_unit_test(test_list_little),
         cmocka_unit_test(test_cost_nothing), cmocka_unit_test(test_miss),
         cmocka_unit_test(test_no_driver),    cmocka_unit_test(test_fail_once),
         cmocka_unit_test(test_use_in_child), cmocka_unit_test(test_plant),

@@ -167,7 +167,7 @@ struct rank {
     struct device_seat seat;
     struct job job;
     uint8_t *bytes; /* of the host */
-    uint8_t *memory;
+    uint8_t *kept; /* one allocation for all rounds; NULL: each has its own */
     uintptr_t before;
     size_t repeated, wrong;
 };
@@ -199,7 +199,7 @@ static int round_of(struct rank *rank, size_t round)
 {
     size_t size = round % 3 ? MOST : 40000, skip = round % 5 * 1001, bytes = size - skip;
     int ordinal = rank->number, is_sender = round % 2 == (size_t)rank->number;
-    uint8_t *memory = get(rank, size);
+    uint8_t *memory = rank->kept ? rank->kept : get(rank, size);
     CHECK(memory);
     rank->repeated += (uintptr_t)memory == rank->before;
     rank->before = (uintptr_t)memory;
@@ -216,7 +216,8 @@ static int round_of(struct rank *rank, size_t round)
     for (size_t i = 0; i < bytes; i++)
         wrong += rank->bytes[i] != byte_of(round, i);
     rank->wrong += wrong != 0;
-    put(rank, memory);
+    if (!rank->kept)
+        put(rank, memory);
     return 0;
 }
 
@@ -308,9 +309,8 @@ static int room_body(int number, int ranks, void *arg)
     (void)ranks;
     CHECK(open_rank(&rank, number, way) == 0);
     CHECK(job_greet(rank.job.comm) == 0);
-    void *first = get(&rank, MOST); /* for which the driver makes what it needs */
-    device_seat_store(&rank.seat, number, first, rank.bytes, MOST);
-    put(&rank, first);
+    rank.kept = get(&rank, MOST);
+    device_seat_store(&rank.seat, number, rank.kept, rank.bytes, MOST); /* for which the driver makes what it needs */
     pthread_barrier_wait(&way->barrier);
     CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
     pthread_barrier_wait(&way->barrier);
@@ -324,6 +324,7 @@ static int room_body(int number, int ranks, void *arg)
     pthread_barrier_wait(&way->barrier);
     CHECK(round_of(&rank, 3) == 0 && round_of(&rank, 4) == 0);
     CHECK(rank.wrong == 0 && direct_bytes(&rank) > 0);
+    put(&rank, rank.kept);
     return close_rank(&rank);
 }
 
