@@ -2,6 +2,7 @@
 /* The demanding test provider: settings, fabric, domain, memory, address vectors, completion queues. */
 #include "tests/fakes/provider/provider.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <rdma/providers/fi_prov.h>
 #include <stdarg.h>
@@ -54,7 +55,8 @@ static void read_settings(void)
         {"virt_addr", &tp_settings.virt_addr, NULL}, {"prov_key", &tp_settings.prov_key, NULL},
         {"allocated", &tp_settings.allocated, NULL}, {"endpoint", &tp_settings.endpoint, NULL},
         {"tagged", &tp_settings.tagged, NULL},       {"unordered", &tp_settings.unordered, NULL},
-        {"manual", &tp_settings.manual, NULL},       {"delay=", NULL, &tp_settings.delay},
+        {"hmem", &tp_settings.hmem, NULL},           {"manual", &tp_settings.manual, NULL},
+        {"delay=", NULL, &tp_settings.delay},
         {"storm=", NULL, &tp_settings.storm},        {"depth=", NULL, &tp_settings.depth},
         {"inject=", NULL, &tp_settings.inject},      {"message=", NULL, &tp_settings.message},
         {"seed=", NULL, &tp_settings.seed},          {"memlock=", NULL, &tp_settings.memlock},
@@ -239,7 +241,7 @@ int tp_mr_open(struct fid *fid, const void *memory, size_t size, uint64_t access
     mr->fid.mem_desc = mr;
     mr->fid.key = key;
     mr->domain = domain;
-    mr->memory = (uint8_t *)(uintptr_t)memory;
+    mr->memory = mr->reached = (uint8_t *)(uintptr_t)memory;
     mr->size = size;
     mr->access = access;
     mr->enabled = !tp_settings.endpoint;
@@ -252,7 +254,42 @@ int tp_mr_open(struct fid *fid, const void *memory, size_t size, uint64_t access
     return 0;
 }
 
-static struct fi_ops_mr domain_mr_ops = {.size = sizeof domain_mr_ops, .reg = tp_mr_open};
+/* Where the fake driver of Level Zero has the memory, of the device of that number in the list of its first driver; NULL. */
+static uint8_t *reach_device(const void *memory, size_t size, int *number)
+{
+    const char *path = getenv("ZE_ENABLE_ALT_DRIVERS");
+    void *driver = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *found = driver ? dlsym(driver, "ze_fake_nic_reach") : NULL;
+    uint8_t *(*reach)(const void *, size_t, int *);
+    if (driver)
+        dlclose(driver); /* others have it loaded */
+    memcpy(&reach, &found, sizeof reach);
+    return reach ? reach(memory, size, number) : NULL;
+}
+
+static int mr_open_by_attr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+                           struct fid_mr **result)
+{
+    const struct iovec *place = attr->mr_iov;
+    uint8_t *reached = place->iov_base;
+    int number = 0;
+    if (attr->iface != FI_HMEM_SYSTEM && (!tp_settings.hmem || attr->iface != FI_HMEM_ZE))
+        return -FI_ENOSYS;
+    if (attr->iov_count != 1 || flags)
+        tp_violation("registering %zu places with flags %llx", attr->iov_count, (unsigned long long)flags);
+    if (attr->iface == FI_HMEM_ZE && !(reached = reach_device(place->iov_base, place->iov_len, &number)))
+        tp_violation("%zu bytes at %p are not a device's", place->iov_len, place->iov_base);
+    if (attr->iface == FI_HMEM_ZE && attr->device.ze != number)
+        tp_violation("memory of device %d is registered as device %d's", number, attr->device.ze);
+    int error = tp_mr_open(fid, place->iov_base, place->iov_len, attr->access, attr->offset,
+                           attr->requested_key, flags, result, attr->context);
+    if (!error)
+        ((struct tp_mr *)*result)->reached = reached;
+    return error;
+}
+
+static struct fi_ops_mr domain_mr_ops = {
+    .size = sizeof domain_mr_ops, .reg = tp_mr_open, .regattr = mr_open_by_attr};
 
 static int av_close(struct fid *fid)
 {

@@ -11,6 +11,7 @@
  *   storm=N                              N % of calls begin a row of "again"
  *   depth=N  inject=N  message=N         queue depth, inject size, largest message
  *   seed=N
+ *   hmem                                 it takes memory of Level Zero's devices, by the pointer: those of tests/fakes/ze/
  *   memlock=N                            no more than N bytes may be registered at a time
  * Whoever breaks a rule is named on stderr, and the process aborts: a context reused before its operation has
  * completed, or too small; a local buffer without a live registration that covers it; a source changed before
@@ -39,7 +40,8 @@
 #define TP_CONTEXT_SEED 0xa7u
 
 struct tp_settings {
-    int context2, prefix, rx_data, local, virt_addr, prov_key, allocated, endpoint, tagged, unordered, manual;
+    int context2, prefix, rx_data, local, virt_addr, prov_key, allocated, endpoint, tagged, unordered, manual,
+        hmem;
     uint32_t delay, storm, depth, inject, message, seed, memlock;
 };
 
@@ -66,6 +68,7 @@ struct tp_mr {
     struct tp_domain *domain;
     struct tp_mr *next;
     uint8_t *memory;
+    uint8_t *reached; /* where the provider has it: the same, but of a device's memory */
     size_t size;
     uint64_t access;
     struct tp_ep *ep;
@@ -99,6 +102,7 @@ struct tp_op {
     uint64_t to; /* endpoint number */
     uint8_t *prefix;
     uint8_t *data;
+    const uint8_t *posted; /* the data as the caller names it */
     size_t size;
     struct tp_mr *mr; /* of the data */
     int owned;        /* data is a copy */

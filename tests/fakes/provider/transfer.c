@@ -130,6 +130,9 @@ static struct tp_op *op_make(struct tp_ep *ep, int kind, const struct iovec *iov
     op->data = count > 1 ? iov[1].iov_base : (uint8_t *)iov[0].iov_base + prefix;
     op->size = count > 1 ? iov[1].iov_len : iov[0].iov_len - prefix;
     op->mr = desc ? desc[count - 1] : NULL;
+    op->posted = op->data;
+    if (op->mr && op->mr->reached != op->mr->memory)
+        op->data = op->mr->reached + (op->posted - op->mr->memory);
     if (tp_settings.context2 && !context)
         tp_violation("an operation without context");
     return op;
@@ -303,7 +306,7 @@ static void receive(struct tp_ep *target, struct tp_op *receive_op, const uint8_
 {
     tp_context_check(receive_op);
     int tagged = receive_op->kind == TP_TRECV;
-    local_check(target, receive_op->mr, receive_op->data, receive_op->size, FI_RECV);
+    local_check(target, receive_op->mr, receive_op->posted, receive_op->size, FI_RECV);
     size_t prefix = receive_op->prefix ? TP_PREFIX : 0;
     if (prefix)
         memset(receive_op->prefix, 0x6c, prefix);
@@ -350,7 +353,7 @@ static int deliver_write(struct tp_ep *target, const struct tp_op *op)
         if (!consumed)
             return 1;
     }
-    memcpy(mr->memory + offset, op->data, op->size);
+    memcpy(mr->reached + offset, op->data, op->size);
     if (!op->has_data)
         return 0;
     tp_complete(target->cq, consumed ? consumed->context : NULL, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,

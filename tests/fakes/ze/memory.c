@@ -387,6 +387,22 @@ int fake_kernel_reach(const void *memory, int device, char **reached, struct fak
     return 1;
 }
 
+__attribute__((visibility("default"))) void *ze_fake_nic_reach(const void *memory, size_t size, int *number);
+
+/* For a NIC, which is given a pointer and the number of the device in its driver's list. Of the first driver alone. */
+void *ze_fake_nic_reach(const void *memory, size_t size, int *number)
+{
+    pthread_mutex_lock(&fake_lock);
+    const struct allocation *one = fake_find(memory);
+    int index = one && one->device ? fake_device_index(one->device, "a NIC") : -1;
+    void *reached = index >= 0 ? fake_reach(memory, size, 0) : NULL;
+    *number = 0;
+    for (int i = 0; i < index; i++)
+        *number += ze_fake.devices[i].driver == 0;
+    pthread_mutex_unlock(&fake_lock);
+    return reached;
+}
+
 ze_memory_type_t fake_type(const void *memory)
 {
     const struct allocation *one = fake_find(memory);
