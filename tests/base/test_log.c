@@ -261,10 +261,10 @@ static void test_pairs_are_said_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_full_pipe),        cmocka_unit_test(test_full_socket),
-        cmocka_unit_test(test_stopped_terminal), cmocka_unit_test(test_full_fifo_as_file),
-        cmocka_unit_test(test_pairs_are_said_once),
-        cmocka_unit_test(test_other_pipes),      cmocka_unit_test(test_without_proc),
+        cmocka_unit_test(test_full_pipe),           cmocka_unit_test(test_full_socket),
+        cmocka_unit_test(test_stopped_terminal),    cmocka_unit_test(test_full_fifo_as_file),
+        cmocka_unit_test(test_pairs_are_said_once), cmocka_unit_test(test_other_pipes),
+        cmocka_unit_test(test_without_proc),
     };
     unsetenv("WEFT_LOG");
     unsetenv("WEFT_LOG_FILE");

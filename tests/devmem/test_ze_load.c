@@ -367,12 +367,11 @@ static void test_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_numbers_of_others),         cmocka_unit_test(test_list_little),
-        cmocka_unit_test(test_cost_nothing), cmocka_unit_test(test_miss),
-        cmocka_unit_test(test_no_driver),    cmocka_unit_test(test_fail_once),
-        cmocka_unit_test(test_use_in_child), cmocka_unit_test(test_plant),
-        cmocka_unit_test(test_layer),
+        cmocka_unit_test(test_list),        cmocka_unit_test(test_numbers_of_others),
+        cmocka_unit_test(test_list_little), cmocka_unit_test(test_cost_nothing),
+        cmocka_unit_test(test_miss),        cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_fail_once),   cmocka_unit_test(test_use_in_child),
+        cmocka_unit_test(test_plant),       cmocka_unit_test(test_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
