@@ -11,7 +11,7 @@ struct device_job {
     const struct device_bench *bench;
     const char *sim; /* options of the simulated device, "sim:seed=1"; NULL on another bench */
     int ranks, in_threads, on_tcp;
-    const char *transport; /* that ranks have nothing but; NULL: as on_tcp says */
+    const char *transport;    /* that ranks have nothing but; NULL: as on_tcp says */
     test_rank_function *body; /* gets the job */
     collective_place *place;
     enum {

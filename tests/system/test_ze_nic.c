@@ -110,7 +110,8 @@ static int is_left(int staged, const char *why)
     unlink(log_path);
     if (fake->violations || fake->allocations || rdma_fake_count() || said != staged || passed != staged ||
         (staged && !explained)) {
-        fprintf(stderr, "%u violations (%s), %d allocations, %d objects, said %d and %d times, why %d times\n",
+        fprintf(stderr,
+                "%u violations (%s), %d allocations, %d objects, said %d and %d times, why %d times\n",
                 fake->violations, fake->first_violation, fake->allocations, rdma_fake_count(), said, passed,
                 explained);
         return 1;
@@ -167,7 +168,7 @@ struct rank {
     struct device_seat seat;
     struct job job;
     uint8_t *bytes; /* of the host */
-    uint8_t *kept; /* one allocation for all rounds; NULL: each has its own */
+    uint8_t *kept;  /* one allocation for all rounds; NULL: each has its own */
     uintptr_t before;
     size_t repeated, wrong;
 };
@@ -310,7 +311,8 @@ static int room_body(int number, int ranks, void *arg)
     CHECK(open_rank(&rank, number, way) == 0);
     CHECK(job_greet(rank.job.comm) == 0);
     rank.kept = get(&rank, MOST);
-    device_seat_store(&rank.seat, number, rank.kept, rank.bytes, MOST); /* for which the driver makes what it needs */
+    device_seat_store(&rank.seat, number, rank.kept, rank.bytes,
+                      MOST); /* for which the driver makes what it needs */
     pthread_barrier_wait(&way->barrier);
     CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
     pthread_barrier_wait(&way->barrier);

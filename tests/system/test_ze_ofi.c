@@ -41,8 +41,7 @@ static const struct device_bench own = {.kind = "ze", .begin = begin},
                                  other = {.kind = "ze", .begin = begin_behind_others};
 
 #define OFI                                                                                                  \
-    .body = device_job_calls, .ranks = 2, .in_threads = 1, .transport = "ofi",                               \
-    .place = device_calls_together
+    .body = device_job_calls, .ranks = 2, .in_threads = 1, .transport = "ofi", .place = device_calls_together
 
 static const struct device_job jobs[] = {
     {"ze: by the pointer", .bench = &own, OFI, .ways = DEVICE_DIRECT},

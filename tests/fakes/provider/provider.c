@@ -56,10 +56,10 @@ static void read_settings(void)
         {"allocated", &tp_settings.allocated, NULL}, {"endpoint", &tp_settings.endpoint, NULL},
         {"tagged", &tp_settings.tagged, NULL},       {"unordered", &tp_settings.unordered, NULL},
         {"hmem", &tp_settings.hmem, NULL},           {"manual", &tp_settings.manual, NULL},
-        {"delay=", NULL, &tp_settings.delay},
-        {"storm=", NULL, &tp_settings.storm},        {"depth=", NULL, &tp_settings.depth},
-        {"inject=", NULL, &tp_settings.inject},      {"message=", NULL, &tp_settings.message},
-        {"seed=", NULL, &tp_settings.seed},          {"memlock=", NULL, &tp_settings.memlock},
+        {"delay=", NULL, &tp_settings.delay},        {"storm=", NULL, &tp_settings.storm},
+        {"depth=", NULL, &tp_settings.depth},        {"inject=", NULL, &tp_settings.inject},
+        {"message=", NULL, &tp_settings.message},    {"seed=", NULL, &tp_settings.seed},
+        {"memlock=", NULL, &tp_settings.memlock},
     };
     memset(&tp_settings, 0, sizeof tp_settings);
     tp_settings.depth = 64;
@@ -278,9 +278,9 @@ static int mr_open_by_attr(struct fid *fid, const struct fi_mr_attr *attr, uint6
     if (attr->iov_count != 1 || flags)
         tp_violation("registering %zu places with flags %llx", attr->iov_count, (unsigned long long)flags);
     if (attr->iface == FI_HMEM_ZE && !(reached = reach_device(place->iov_base, place->iov_len, &number)))
-        tp_violation("%zu bytes at %p are not a device's", place->iov_len, place->iov_base);
+        tp_violation("%zu bytes at %p belong to no device", place->iov_len, place->iov_base);
     if (attr->iface == FI_HMEM_ZE && attr->device.ze != number)
-        tp_violation("memory of device %d is registered as device %d's", number, attr->device.ze);
+        tp_violation("memory of device %d is registered as that of device %d", number, attr->device.ze);
     int error = tp_mr_open(fid, place->iov_base, place->iov_len, attr->access, attr->offset,
                            attr->requested_key, flags, result, attr->context);
     if (!error)
