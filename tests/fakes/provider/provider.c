@@ -280,7 +280,7 @@ static int mr_open_by_attr(struct fid *fid, const struct fi_mr_attr *attr, uint6
     if (attr->iface == FI_HMEM_ZE && !(reached = reach_device(place->iov_base, place->iov_len, &number)))
         tp_violation("%zu bytes at %p belong to no device", place->iov_len, place->iov_base);
     if (attr->iface == FI_HMEM_ZE && attr->device.ze != number)
-        tp_violation("memory of device %d is registered as that of device %d", number, attr->device.ze);
+        tp_violation("what device %d has is registered as what device %d has", number, attr->device.ze);
     int error = tp_mr_open(fid, place->iov_base, place->iov_len, attr->access, attr->offset,
                            attr->requested_key, flags, result, attr->context);
     if (!error)
