@@ -16,6 +16,7 @@
 #include "perf/corrupt.h"
 #include "perf/data.h"
 #include "perf/device/clock.h"
+#include "perf/device/stream.h"
 #include "perf/measure.h"
 
 struct sweep {
@@ -359,6 +360,22 @@ static int run_pairs(struct sweep *sweep)
     return perf_session_stats(sweep->session, &sweep->result->stats);
 }
 
+/* By the device's clock, in a stream of its own. */
+static int run_in_stream(struct sweep *sweep)
+{
+    struct perf_device *device = &sweep->send.device;
+    struct perf_stream stream;
+    if (perf_stream_open(&stream, device) != 0)
+        return -1;
+    device->stream = stream.handle;
+    int failed = perf_clock_check(device, sweep->session);
+    if (!failed)
+        failed = run_pairs(sweep);
+    device->stream = NULL;
+    perf_stream_close(&stream, device);
+    return failed;
+}
+
 int perf_sweep(const struct perf_operation *operation, struct perf_session *session,
                struct perf_report *report, struct perf_result *result)
 {
@@ -383,9 +400,7 @@ int perf_sweep(const struct perf_operation *operation, struct perf_session *sess
         goto free_samples;
     if (perf_buffer_make(&sweep.recv, session->context, place, options->end_bytes) != 0)
         goto release_send;
-    failed = options->device_clock ? perf_clock_check(&sweep.send.device, session) : 0;
-    if (!failed)
-        failed = run_pairs(&sweep);
+    failed = options->device_clock ? run_in_stream(&sweep) : run_pairs(&sweep);
     perf_buffer_release(&sweep.recv);
 release_send:
     perf_buffer_release(&sweep.send);

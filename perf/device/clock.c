@@ -31,8 +31,8 @@ struct run {
 static int mark(struct run *run)
 {
     const struct weft_device_kind *kind = run->device->kind;
-    int status = kind->ops.mark_stream(kind->device, run->device->ordinal, NULL, WEFT_DEVICE_EVENT_TIMED,
-                                       &run->marks[run->made % MARKS]);
+    int status = kind->ops.mark_stream(kind->device, run->device->ordinal, run->device->stream,
+                                       WEFT_DEVICE_EVENT_TIMED, &run->marks[run->made % MARKS]);
     run->made += status == 0;
     return status;
 }
@@ -113,7 +113,8 @@ static int warm_up(struct run *run, int count)
 weft_call_options perf_clock_stream(const struct perf_device *device)
 {
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-    options.stream_kind = device->kind->name; /* with NULL: the runtime's own stream */
+    options.stream = device->stream;
+    options.stream_kind = device->kind->name;
     options.stream_ordinal = device->ordinal;
     return options;
 }

@@ -23,6 +23,7 @@ struct perf_device {
     int ordinal;
     struct weft_device_queue *queue;
     unsigned char *staging; /* pinned, STAGING_BYTES of memory.c */
+    void *stream;           /* that calls are made in: perf/device/stream.h; borrowed */
 };
 
 /* Whether a rank's memory can be had: ordinary memory, or a kind of devices that has this one. 0, or -1 after a message. */

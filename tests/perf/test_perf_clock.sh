@@ -42,6 +42,22 @@ else
     skip "the simulated device is not built"
 fi
 
+# The fake driver of Level Zero: streams are lists of weft-perf's own.
+ze=$BUILD/tests/fakes/ze/libweft_ze_fake.so
+if [[ -f $ze ]]; then
+    ze=$(realpath "$ze")
+    export ZE_ENABLE_ALT_DRIVERS=$ze ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 ZE_ENABLE_HANDLE_LIFETIME=1
+    for fake in devices=2 devices=2,no_immediate=1; do
+        for command in allreduce sendrecv; do
+            WEFT_TEST_ZE=$fake timed device "ze of $fake" $command 2 --ranks 2 --memory ze,ze:1 --clock device -b 600 -e 60K -f 100 -n 5
+        done
+    done
+    WEFT_TEST_ZE=devices=1,one_order=1,one_index=1 expect 3 "ze device 0 has no streams that can wait for calls" allreduce --ranks 2 --memory ze --clock device -b 4K -e 4K
+    unset ZE_ENABLE_ALT_DRIVERS ZE_ENABLE_VALIDATION_LAYER ZE_ENABLE_PARAMETER_VALIDATION ZE_ENABLE_HANDLE_LIFETIME
+else
+    skip "Level Zero is not built"
+fi
+
 # The fake CUDA driver. Its kernels do nothing outside of tests that compile them as C, so nothing is reduced here.
 if [[ -f $BUILD/tests/fakes/drivers/libcuda.so.1 ]]; then
     export LD_LIBRARY_PATH=$BUILD/tests/fakes/drivers${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} WEFT_DEVICE_COLLECTIVE=never
