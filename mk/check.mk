@@ -86,7 +86,7 @@ check-aarch64:
 	$(Q)tests/scripts/deps.sh build cross
 	+$(Q)$(again) WERROR=1 CC=aarch64-linux-gnu-gcc BUILD=$(BUILD)/aarch64 O=-O1 lib-static
 
-#: check-all     check, then what it leaves out: quiet, rdma, torch, tools, asan, tsan, fuzz, clang, aarch64; FROM=tsan, ONLY="asan tsan"
+#: check-all     check, then what it leaves out: quiet, rdma, ze, torch, tools, asan, tsan, fuzz, clang, aarch64; FROM=tsan, ONLY="asan tsan"
 .PHONY: check-all
 check-all:
 	$(Q)MAKE="$(MAKE)" tests/scripts/check-all.sh
@@ -113,6 +113,14 @@ check-rdma:
 
 check-rdma-programs: rdma-tests
 	$(Q)BUILD=$(BUILD) RDMA_DEVICE=$(RDMA_DEVICE) tests/vm/check.sh $(RDMA_TESTS)
+
+# On the fake driver, which Level Zero's loader loads.
+#: check-ze      Level Zero's tests at full length, with the loader's validation layer, and the table of operations and types
+.PHONY: check-ze
+check-ze:
+	$(Q)tests/scripts/deps.sh build check
+	+$(Q)$(again) WERROR=1 ze-tests
+	$(Q)BUILD=$(BUILD) tests/scripts/check-ze.sh $(ZE_TESTS)
 
 # On a machine with an NVIDIA GPU; elsewhere they say why nothing ran. A kit takes the programs, with the libraries that they need,
 # to such a machine.

@@ -13,6 +13,9 @@ RDMA_SOURCES := $(if $(call have,verbs),$(foreach source,$(ALL_TEST_SOURCES),$(i
 RDMA_PROGRAMS := $(call programs,$(RDMA_SOURCES))
 RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $(program))),$(program))) \
 	$(wildcard tests/rdma/test_*.sh)
+# Level Zero's tests, on the fake driver; without libze-dev's headers none.
+ZE_TESTS := $(strip $(foreach source,$(TEST_SOURCES),$(if $(filter ze,$(BUILD_needs_$(source:.c=))),$(source:%.c=$(BUILD)/%))))
+ZE_TESTS += $(if $(ZE_TESTS),$(addprefix tests/,system/test_ze_fallbacks.sh perf/test_perf_memory.sh perf/test_perf_clock.sh))
 # What runs on a machine with an NVIDIA GPU: tests/gpu/run.sh.
 GPU_SOURCES := $(wildcard tests/gpu/*.c)
 GPU_SOURCES := $(filter-out $(foreach source,$(GPU_SOURCES),$(BUILD_with_$(source:.c=))),$(GPU_SOURCES))
@@ -107,6 +110,9 @@ $(DEVICE_SIM): $(wildcard examples/device-sim/*.[ch]) include/weft/device.h incl
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinclude $(CFLAGS_ALL) -shared $(LDFLAGS_ALL) \
 		$(if $(MODE_FLAGS),,-Wl,-z,defs) $(filter %.c,$^) -lpthread -lm -o $@
 BESIDE_device-sim := $(DEVICE_SIM)
+
+.PHONY: ze-tests
+ze-tests: all $(filter $(BUILD)/%,$(ZE_TESTS)) $(TEST_DRIVERS) $(DEVICE_SIM)
 
 # --- linking
 

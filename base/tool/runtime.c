@@ -11,7 +11,7 @@ const struct weft_runtime_library weft_runtime_libraries[] = {
     {WEFT_RUNTIME_PMIX, "library", "suggests", "ranks started by srun --mpi=pmix or Open MPI's mpirun",
      "these launchers start no ranks; RANK, WORLD_SIZE, MASTER_ADDR and WEFT_PORT do"},
     {WEFT_RUNTIME_CUDA, "library", "suggests", "memory of NVIDIA GPUs", "device memory of CUDA is refused"},
-    {WEFT_RUNTIME_ZE, "library", "suggests", "memory of Intel GPUs, and Xe Link between them",
+    {WEFT_RUNTIME_ZE, "library", "recommends", "memory of Intel GPUs, and Xe Link between them",
      "device memory of Level Zero is refused, and weft-topo shows no Xe Link"},
     {WEFT_RUNTIME_HWLOC, "tools", "suggests", "this machine as hwloc sees it, and hwloc's XML",
      "weft-topo reads sysfs, and no XML of hwloc's"},

@@ -7,7 +7,7 @@
 # ONLY="asan tsan"    runs these
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-steps=(check quiet rdma torch tools asan tsan fuzz clang aarch64)
+steps=(check quiet rdma ze torch tools asan tsan fuzz clang aarch64)
 export FUZZ_SECONDS=${FUZZ_SECONDS:-3}
 # make check draws the same runs each time; here they are others each time.
 seed=${WEFT_SEED:-$((RANDOM << 15 | RANDOM))}

@@ -72,6 +72,8 @@ of_package() { dpkg-deb --field "$2" "$1"; } # FIELD FILE
 recommended() { [[ $(of_package Recommends "$library") == *"$1"* ]]; }
 step "libfabric is recommended" recommended libfabric1
 step "verbs are recommended" recommended libibverbs1
+step "the loader of Level Zero is recommended" recommended libze1
+step "kernels for Level Zero are in the library" bash -c "grep -aq OpenCL.std $root/usr/lib/*/libweft.so.0.*.*"
 echo "libweft: Depends: $(of_package Depends "$library"); Recommends: $(of_package Recommends "$library");" \
     "Suggests: $(of_package Suggests "$library")"
 step "what is recommended" install libfabric1 libibverbs1

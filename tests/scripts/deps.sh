@@ -132,6 +132,9 @@ group_deb() {
     need libibverbs-dev pkg-config --exists libibverbs
     need libpmix-dev pkg-config --exists pmix
     need libhwloc-dev pkg-config --exists hwloc
+    need libze-dev pkg-config --exists libze_loader
+    need clang-14 command -v clang-14
+    need llvm-spirv-14 command -v llvm-spirv-14
 }
 
 group_check-deb() {

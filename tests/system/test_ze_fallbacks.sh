@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run: elsewhere (tests/perf/test_perf)
+# Each way down of Level Zero has its line in the log, and docs/levelzero.md has the same lines in its table: what drivers lack is taken from the fake
+# one in turn, results stay right, and no line is without a row, no row without a line.
+. tests/support/perf_runs.sh
+ze=$BUILD/tests/fakes/ze/libweft_ze_fake.so
+[[ -f $ze ]] || { echo "SKIP: Level Zero is not built"; exit 77; }
+ZE_ENABLE_ALT_DRIVERS=$(realpath "$ze")
+export ZE_ENABLE_ALT_DRIVERS WEFT_LOG=info
+export ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 ZE_ENABLE_HANDLE_LIFETIME=1
+
+# A log's lines of ways down: numbers, addresses and types as the table writes them.
+plain() {
+    sed -nE -e 's/^weft [0-9:.]+ (info|warn) \[[0-9]+\] /\1 | /' -e '/^(info|warn) \| /!d' -e '/communicator:|by its plan|bootstrap:/d' \
+        -e 's/ze device [0-9]+/ze device N/g' -e 's/(Level Zero device|on device|of device) [0-9]+/\1 N/g' -e "s/rank [0-9]+/rank N/g" \
+        -e 's/[0-9]+ bytes at 0x[0-9a-f]+/memory at ADDRESS/' -e 's/(kernels for) (device collectives of )?[a-z0-9]+ (need|on)/\1 \2TYPE \3/' \
+        -e 's/: ZE_RESULT_.*(; (the host|it runs))/: WHY\1/' -e 's/within [0-9]+ ms/within 500 ms/' \
+        -e '/Level Zero|staged|no device collectives|loading kernels|ze device/p'
+}
+# The rows of the table: level and line.
+sed -nE '/^## Ways down/,/^## /s/^\| .* \| (info|warn) \| `(.*)` \|$/\1 | \2/p' docs/levelzero.md | sort -u >"$work/rows"
+[[ -s $work/rows ]] && ok "the table has $(wc -l <"$work/rows") lines" || bad "docs/levelzero.md has no table 'Ways down'"
+
+: >"$work/said"
+# down FAKE: two ranks without what the fake driver lacks: right, and what they said.
+down() {
+    WEFT_TEST_ZE=devices=2,$1 run allreduce --ranks 2 --memory ze,ze:1 --transport shm -d float32,float64 -o sum,avg -b 1M -e 1M -n 1 -w 0
+    cat "$work/out" "$work/err" | plain | sort -u >"$work/lines"
+    if [[ $rc == 0 && -s $work/lines ]] && grep -q '^# Out of bounds values : 0 OK$' "$work/out" &&
+        [[ -z $(comm -13 "$work/rows" "$work/lines") ]]; then
+        ok "$1: right, and said"
+        sed 's/^/    /' "$work/lines"
+    else
+        bad "$1 (status $rc): not in the table: $(comm -13 "$work/rows" "$work/lines")"
+    fi
+    cat "$work/lines" >>"$work/said"
+}
+for lack in one_order=1,one_index=1 no_spirv=1 no_float64=1 no_denormals=1 no_division=1 one_at_a_time=1 no_peers=1 no_dmabuf=1 no_import=1 \
+    module=70000004; do
+    down $lack
+done
+sort -u "$work/said" >"$work/all"
+nothing "rows of the table that nobody says" "$(comm -23 "$work/rows" "$work/all")"
+WEFT_TEST_ZE=devices=2 run allreduce --ranks 2 --memory ze,ze:1 --transport shm -b 1M -e 1M -n 1 -w 0
+nothing "a driver that lacks nothing: what is said" "$(cat "$work/out" "$work/err" | plain)"
+sum_up
