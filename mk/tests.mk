@@ -15,7 +15,7 @@ RDMA_TESTS := $(foreach program,$(RDMA_PROGRAMS),$(if $(filter test_%,$(notdir $
 	$(wildcard tests/rdma/test_*.sh)
 # Level Zero's tests, on the fake driver; without libze-dev's headers none.
 ZE_TESTS := $(strip $(foreach source,$(TEST_SOURCES),$(if $(filter ze,$(BUILD_needs_$(source:.c=))),$(source:%.c=$(BUILD)/%))))
-ZE_TESTS += $(if $(ZE_TESTS),$(addprefix tests/,system/test_ze_fallbacks.sh perf/test_perf_memory.sh perf/test_perf_clock.sh))
+ZE_TESTS += $(if $(ZE_TESTS),$(addprefix tests/,system/test_ze_fallbacks.sh topo/test_topo_ze.sh perf/test_perf_memory.sh perf/test_perf_clock.sh))
 # What runs on a machine with an NVIDIA GPU: tests/gpu/run.sh.
 GPU_SOURCES := $(wildcard tests/gpu/*.c)
 GPU_SOURCES := $(filter-out $(foreach source,$(GPU_SOURCES),$(BUILD_with_$(source:.c=))),$(GPU_SOURCES))

@@ -12,7 +12,7 @@
 #include "tests/support/ze_scene.h"
 
 #define STREAMS 8
-#define LISTS   512 /* that a command queue gets between two that wait for it */
+#define LISTS   2048 /* that a command queue gets between two that wait for it */
 
 /* A stream, and what is destroyed with it. */
 struct stream {

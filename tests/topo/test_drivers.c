@@ -333,6 +333,49 @@ static void test_sysman_refuses(void **state)
     weft_graph_free(graph);
 }
 
+static const char *said(const struct weft_graph *graph, const char *pci, const char *name)
+{
+    uint32_t node = weft_live_find(graph, WEFT_NODE_GPU, pci);
+    assert_int_not_equal(node, WEFT_NODE_NONE);
+    const char *value = weft_graph_attribute(graph, node, name);
+    return value ? value : "";
+}
+
+/* A GPU of the graph's, one that hwloc has described, one that the system hides, and what is none. */
+static void test_sysman_devices(void **state)
+{
+    (void)state;
+    sysman_reset();
+    for (int i = 0; i < 3; i++) {
+        sysman->gpus[i].type = 1;
+        sysman->gpus[i].name = "Fake Max";
+        sysman->gpus[i].tiles = 2;
+        sysman->gpus[i].uuid_first = (uint8_t)(0xa0 + i);
+        sysman->gpus[i].memory_bytes = UINT64_C(1) << 30;
+    }
+    sysman->gpus[2].bus = 0x99;
+    sysman->gpu_count = 4;
+    sysman->gpus[3] = (struct sysman_fake_gpu){.bus = 0x9a, .type = 2, .name = "Fake processor"};
+    sysman_port(0, 1, 1, 2, 1);
+    sysman_port(2, 1, 1, 0, 1);
+    struct weft_graph *graph = machine();
+    uint32_t described = weft_live_find(graph, WEFT_NODE_GPU, GPU2), before = graph->node_count;
+    assert_int_equal(weft_graph_set_attribute(graph, described, "LevelZeroModel", "as hwloc says"), WEFT_OK);
+    assert_int_equal(weft_live_sysman(graph), WEFT_OK);
+    assert_int_equal(weft_graph_finish(graph), WEFT_OK);
+    assert_int_equal(graph->node_count, before + 1);
+    assert_string_equal(said(graph, GPU1, "LevelZeroModel"), "Fake Max");
+    assert_string_equal(said(graph, GPU1, "LevelZeroUUID"), "a0000000-0000-0000-0000-000000000000");
+    assert_string_equal(said(graph, GPU1, "LevelZeroSubdevices"), "2");
+    assert_string_equal(said(graph, GPU1, "LevelZeroMemorySize"), "2097152");
+    assert_string_equal(said(graph, GPU1, "FabricPorts"), "1");
+    assert_string_equal(said(graph, GPU2, "LevelZeroModel"), "as hwloc says");
+    assert_string_equal(said(graph, "0000:99:00.0", "LevelZeroModel"), "Fake Max");
+    assert_int_equal(weft_live_find(graph, WEFT_NODE_GPU, "0000:9a:00.0"), WEFT_NODE_NONE);
+    check_link(graph, GPU1, "0000:99:00.0", WEFT_EDGE_XE, 1, 26562500000);
+    weft_graph_free(graph);
+}
+
 /* --- a loader without zesInit(): in a process of its own, as a library of one name is loaded once */
 
 static int load_old(void **state)
@@ -381,11 +424,17 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "old") == 0)
         return cmocka_run_group_tests(older, load_old, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nvlink_direct),  cmocka_unit_test(test_nvlink_switches),
-        cmocka_unit_test(test_nvlink_speed),   cmocka_unit_test(test_c2c),
-        cmocka_unit_test(test_nvml_numbers),   cmocka_unit_test(test_nvml_refuses),
-        cmocka_unit_test(test_xe_links),       cmocka_unit_test(test_xe_speed),
-        cmocka_unit_test(test_sysman_refuses), cmocka_unit_test(test_loader_without_zesinit),
+        cmocka_unit_test(test_nvlink_direct),
+        cmocka_unit_test(test_nvlink_switches),
+        cmocka_unit_test(test_nvlink_speed),
+        cmocka_unit_test(test_c2c),
+        cmocka_unit_test(test_nvml_numbers),
+        cmocka_unit_test(test_nvml_refuses),
+        cmocka_unit_test(test_xe_links),
+        cmocka_unit_test(test_xe_speed),
+        cmocka_unit_test(test_sysman_refuses),
+        cmocka_unit_test(test_sysman_devices),
+        cmocka_unit_test(test_loader_without_zesinit),
     };
     return cmocka_run_group_tests(tests, load_all, NULL);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Xe Links from Level Zero's Sysman (libze_loader.so.1), Intel's interface to its GPUs. oneAPI Level Zero Specification,
- * "Sysman Programming Guide", Fabric Ports.
+/* GPUs, and Xe Links between them, from Level Zero's Sysman (libze_loader.so.1), Intel's interface to its GPUs. oneAPI Level Zero Specification,
+ * "Sysman Programming Guide", Device Properties, Querying Memory Modules, Fabric Ports.
+ *
+ * What a GPU is stands among its attributes, under the names that hwloc's Level Zero part has for it; where that has said it already, it stays.
+ * A GPU that the system does not show, as in a container, hangs on the host.
  *
  * Each fabric port of a GPU has an identity (fabric, attach point, port number), and tells that of the port at the other
  * end of its cable. Ports that name each other are a link; links between the same two GPUs are counted into one edge. A
@@ -23,7 +26,43 @@
 #define COUNT_MAX 1024u /* of drivers, of a driver's devices, of a device's ports */
 
 enum { SUCCESS = 0, PORT_HEALTHY = 1, PORT_DEGRADED = 2 };
-enum { STRUCTURE_PCI_PROPERTIES = 0x2, STRUCTURE_PORT_PROPERTIES = 0x6, STRUCTURE_PORT_STATE = 0x19 };
+enum { TYPE_GPU = 1 };
+enum {
+    STRUCTURE_DEVICE_PROPERTIES = 0x1,
+    STRUCTURE_PCI_PROPERTIES = 0x2,
+    STRUCTURE_CORE_PROPERTIES = 0x3, /* within the first */
+    STRUCTURE_PORT_PROPERTIES = 0x6,
+    STRUCTURE_MEMORY_PROPERTIES = 0xb,
+    STRUCTURE_PORT_STATE = 0x19
+};
+
+struct device_properties {
+    uint32_t structure;
+    void *next;
+    struct {
+        uint32_t structure;
+        void *next;
+        uint32_t type, vendor, device, flags, subdevice, clock;
+        uint64_t allocation_max;
+        uint32_t contexts, priorities, threads, simd, units, subslices, slices;
+        uint64_t timer;
+        uint32_t timestamp_bits, kernel_timestamp_bits;
+        uint8_t uuid[16];
+        char name[256];
+    } core;
+    uint32_t subdevices;
+    char serial[64], board[64], brand[64], model[64], vendor[64], driver[64];
+};
+
+struct memory_properties {
+    uint32_t structure;
+    void *next;
+    uint32_t type;
+    uint8_t on_subdevice;
+    uint32_t subdevice, location; /* 1: the device's */
+    uint64_t bytes;               /* 0 not known */
+    int32_t bus_width, channels;
+};
 
 struct pci_properties {
     uint32_t structure;
@@ -74,6 +113,9 @@ struct library {
     int (*get_drivers_of_all)(uint32_t *count, void **drivers);
     int (*get_devices_of_all)(void *driver, uint32_t *count, void **devices);
     int (*get_pci)(void *device, struct pci_properties *properties);
+    int (*get_device)(void *device, struct device_properties *properties);
+    int (*get_memories)(void *device, uint32_t *count, void **memories);
+    int (*get_memory)(void *memory, struct memory_properties *properties);
     int (*get_ports)(void *device, uint32_t *count, void **ports);
     int (*get_port)(void *port, struct port_properties *properties);
     int (*get_port_state)(void *port, struct port_state *state);
@@ -91,6 +133,9 @@ static const struct weft_live_function functions[] = {
     FUNCTION("zeDriverGet", get_drivers_of_all, 1),
     FUNCTION("zeDeviceGet", get_devices_of_all, 1),
     FUNCTION("zesDevicePciGetProperties", get_pci, 0),
+    FUNCTION("zesDeviceGetProperties", get_device, 1),
+    FUNCTION("zesDeviceEnumMemoryModules", get_memories, 1),
+    FUNCTION("zesMemoryGetProperties", get_memory, 1),
     FUNCTION("zesDeviceEnumFabricPorts", get_ports, 0),
     FUNCTION("zesFabricPortGetProperties", get_port, 0),
     FUNCTION("zesFabricPortGetState", get_port_state, 0),
@@ -172,6 +217,94 @@ static int list(const struct library *sysman, void *of, int (*get)(void *of, uin
     return WEFT_OK;
 }
 
+/* --- what a GPU is */
+
+/* A name that has a value keeps it: hwloc may have asked, too. */
+static int say(struct weft_graph *graph, uint32_t node, const char *name, const char *value)
+{
+    return !*value || weft_graph_attribute(graph, node, name)
+               ? WEFT_OK
+               : weft_graph_set_attribute(graph, node, name, value);
+}
+
+static int say_number(struct weft_graph *graph, uint32_t node, const char *name, uint64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return value ? say(graph, node, name, text) : WEFT_OK;
+}
+
+/* Its own memory, of all tiles, in KiB as hwloc has it. */
+static int say_memory(struct asking *asking, void *device, uint32_t node)
+{
+    void **memories;
+    uint32_t count;
+    uint64_t bytes = 0;
+    if (!asking->sysman.get_memories || !asking->sysman.get_memory)
+        return WEFT_OK;
+    int status = list(&asking->sysman, device, asking->sysman.get_memories, &memories, &count);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        struct memory_properties memory;
+        memset(&memory, 0, sizeof memory);
+        memory.structure = STRUCTURE_MEMORY_PROPERTIES;
+        if (asking->sysman.get_memory(memories[i], &memory) == SUCCESS && memory.location == 1)
+            bytes += memory.bytes;
+    }
+    free(memories);
+    return status ? status : say_number(asking->graph, node, "LevelZeroMemorySize", bytes / 1024);
+}
+
+static int say_device(struct asking *asking, void *device, uint32_t node,
+                      const struct device_properties *properties)
+{
+    char name[sizeof properties->core.name + 1] = "", uuid[40] = "";
+    const uint8_t *id = properties->core.uuid;
+    int is_known = 0;
+    snprintf(name, sizeof name, "%.*s", (int)sizeof properties->core.name, properties->core.name);
+    for (int i = 0; i < 16; i++) {
+        is_known |= id[i];
+        snprintf(uuid + strlen(uuid), sizeof uuid - strlen(uuid),
+                 i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id[i]);
+    }
+    int status = say(asking->graph, node, "LevelZeroModel", name);
+    if (!status && is_known)
+        status = say(asking->graph, node, "LevelZeroUUID", uuid);
+    if (!status)
+        status = say_number(asking->graph, node, "LevelZeroSubdevices", properties->subdevices);
+    return status ? status : say_memory(asking, device, node);
+}
+
+/* Whether it is one that the graph is to have, as Sysman says. */
+static int is_gpu(struct asking *asking, void *device, struct device_properties *properties)
+{
+    memset(properties, 0, sizeof *properties);
+    properties->structure = STRUCTURE_DEVICE_PROPERTIES;
+    properties->core.structure = STRUCTURE_CORE_PROPERTIES;
+    return asking->sysman.get_device && asking->sysman.get_device(device, properties) == SUCCESS &&
+           properties->core.type == TYPE_GPU;
+}
+
+static int add_gpu(struct weft_graph *graph, const char *address, uint32_t *node)
+{
+    uint32_t host = WEFT_NODE_NONE;
+    int32_t gpus = 0;
+    if (weft_live_find(graph, WEFT_NODE_DEVICE, address) != WEFT_NODE_NONE)
+        return WEFT_OK; /* is there, and no GPU by its class */
+    char name[32];
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        gpus += graph->nodes[i].kind == WEFT_NODE_GPU;
+        if (host == WEFT_NODE_NONE && graph->nodes[i].kind == WEFT_NODE_HOST)
+            host = i;
+    }
+    if (host == WEFT_NODE_NONE)
+        return WEFT_OK;
+    snprintf(name, sizeof name, "gpu%d", gpus);
+    struct weft_node_given given = WEFT_NODE_GIVEN(WEFT_NODE_GPU, host, name);
+    given.pci = address;
+    given.index = gpus;
+    return weft_graph_add_node(graph, &given, node);
+}
+
 static int ask_device(struct asking *asking, void *device)
 {
     struct pci_properties pci;
@@ -186,13 +319,19 @@ static int ask_device(struct asking *asking, void *device)
         return WEFT_OK;
     uint32_t node = weft_live_find(asking->graph, WEFT_NODE_GPU, address), count;
     void **ports;
-    if (node == WEFT_NODE_NONE)
-        return WEFT_OK;
-    int status = list(&asking->sysman, device, asking->sysman.get_ports, &ports, &count);
+    struct device_properties properties;
+    int is_known = is_gpu(asking, device, &properties), status = WEFT_OK;
+    if (node == WEFT_NODE_NONE && is_known)
+        status = add_gpu(asking->graph, address, &node);
+    if (!status && node != WEFT_NODE_NONE && is_known)
+        status = say_device(asking, device, node, &properties);
+    if (status || node == WEFT_NODE_NONE)
+        return status;
+    status = list(&asking->sysman, device, asking->sysman.get_ports, &ports, &count);
     for (uint32_t i = 0; i < count && !status; i++)
         status = add_port(asking, ports[i], node);
     free(ports);
-    return status;
+    return status ? status : say_number(asking->graph, node, "FabricPorts", count);
 }
 
 static int ask_driver(struct asking *asking, void *driver)

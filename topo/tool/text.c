@@ -63,7 +63,7 @@ static const char *bridge_name(const struct weft_node *node)
 /* What the device is, where the source says so in the words of hwloc. */
 static void model_put(const struct tree *tree, uint32_t index)
 {
-    static const char *const given_as[] = {"GPUModel", "PCIDevice"};
+    static const char *const given_as[] = {"GPUModel", "LevelZeroModel", "PCIDevice"};
     const char *model = NULL;
     for (size_t i = 0; !model && i < sizeof given_as / sizeof *given_as; i++)
         model = weft_graph_attribute(tree->graph, index, given_as[i]);

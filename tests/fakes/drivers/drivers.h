@@ -46,6 +46,11 @@ struct sysman_fake_port {
 
 struct sysman_fake_gpu {
     uint32_t bus;
+    uint32_t type; /* 1: a GPU that says what it is */
+    uint32_t tiles;
+    uint64_t memory_bytes; /* of each of its two memories */
+    const char *name;
+    uint8_t uuid_first;
     uint32_t port_count;
     struct sysman_fake_port ports[SYSMAN_FAKE_PORTS];
 };

@@ -50,6 +50,39 @@ typedef struct {
     port_speed txSpeed;
 } port_state;
 
+typedef struct {
+    int stype;
+    void *pNext;
+    int type;
+    uint32_t vendorId, deviceId, flags, subdeviceId, coreClockRate;
+    uint64_t maxMemAllocSize;
+    uint32_t maxHardwareContexts, maxCommandQueuePriority, numThreadsPerEU, physicalEUSimdWidth;
+    uint32_t numEUsPerSubslice, numSubslicesPerSlice, numSlices;
+    uint64_t timerResolution;
+    uint32_t timestampValidBits, kernelTimestampValidBits;
+    uint8_t uuid[16];
+    char name[256];
+} core_properties;
+
+typedef struct {
+    int stype;
+    void *pNext;
+    core_properties core;
+    uint32_t numSubdevices;
+    char serialNumber[64], boardNumber[64], brandName[64], modelName[64], vendorName[64], driverVersion[64];
+} device_properties;
+
+typedef struct {
+    int stype;
+    void *pNext;
+    int type;
+    uint8_t onSubdevice;
+    uint32_t subdeviceId;
+    int location;
+    uint64_t physicalSize;
+    int32_t busWidth, numChannels;
+} memory_properties;
+
 enum { ZE_SUCCESS, ZE_BAD_STRUCTURE = 0x78000004 };
 
 /* A loader from before zesInit() has the compute runtime's calls in place of its; the rest is Sysman's in both. */
@@ -66,6 +99,9 @@ API int init(uint32_t flags);
 API int get_drivers(uint32_t *count, void **drivers);
 API int get_devices(void *driver, uint32_t *count, void **devices);
 API int zesDevicePciGetProperties(void *device, pci_properties *properties);
+API int zesDeviceGetProperties(void *device, device_properties *properties);
+API int zesDeviceEnumMemoryModules(void *device, uint32_t *count, void **memories);
+API int zesMemoryGetProperties(void *memory, memory_properties *properties);
 API int zesDeviceEnumFabricPorts(void *device, uint32_t *count, void **ports);
 API int zesFabricPortGetProperties(void *port, port_properties *properties);
 API int zesFabricPortGetState(void *port, port_state *state);
@@ -109,6 +145,41 @@ int zesDevicePciGetProperties(void *device, pci_properties *properties)
     properties->domain = 0;
     properties->bus = gpu->bus;
     properties->device = properties->function = 0;
+    return ZE_SUCCESS;
+}
+
+int zesDeviceGetProperties(void *device, device_properties *properties)
+{
+    const struct sysman_fake_gpu *gpu = device;
+    if (properties->stype != 0x1 || properties->pNext || properties->core.stype != 0x3 ||
+        properties->core.pNext)
+        return ZE_BAD_STRUCTURE;
+    properties->core.type = (int)gpu->type;
+    memset(properties->core.name, 0, sizeof properties->core.name);
+    if (gpu->name)
+        memcpy(properties->core.name, gpu->name, strlen(gpu->name));
+    memset(properties->core.uuid, 0, sizeof properties->core.uuid);
+    properties->core.uuid[0] = gpu->uuid_first;
+    properties->numSubdevices = gpu->tiles;
+    return ZE_SUCCESS;
+}
+
+/* Two of the device's, and one of the host's, which is not counted. */
+int zesDeviceEnumMemoryModules(void *device, uint32_t *count, void **memories)
+{
+    struct sysman_fake_gpu *gpu = device;
+    return fill(count, memories, (char *)gpu, 1, gpu->memory_bytes ? 3 : 0);
+}
+
+/* Handles are the first bytes of the GPU. */
+int zesMemoryGetProperties(void *memory, memory_properties *properties)
+{
+    size_t at = (size_t)((char *)memory - (char *)sysman_fake.gpus);
+    const struct sysman_fake_gpu *gpu = &sysman_fake.gpus[at / sizeof *gpu];
+    if (properties->stype != 0xb || properties->pNext)
+        return ZE_BAD_STRUCTURE;
+    properties->location = at % sizeof *gpu < 2;
+    properties->physicalSize = gpu->memory_bytes;
     return ZE_SUCCESS;
 }
 

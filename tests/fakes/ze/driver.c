@@ -34,6 +34,7 @@ static void read_environment(void)
         {"no_peers=", &ze_fake.no_peers, 10},
         {"no_dmabuf=", &ze_fake.no_dmabuf, 10},
         {"no_import=", &ze_fake.no_import, 10},
+        {"tiles=", &ze_fake.devices[0].tiles, 10},
         {"module=", &ze_fake.module_result, 16},
     };
     while (at && *at) {

@@ -179,4 +179,9 @@ ze_result_t ze_fake_append_spin(ze_command_list_handle_t list, const int *flag);
 /* Whether nothing of a list or command queue is in flight. */
 int ze_fake_is_idle(const void *list);
 
+/* --- tables.c */
+
+/* Whether the loader's version of a table is one that there is, and the table is there. */
+ze_result_t fake_table_take(ze_api_version_t version, const void *table);
+
 #endif

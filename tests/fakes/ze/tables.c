@@ -6,7 +6,7 @@
 #define API __attribute__((visibility("default")))
 
 /* Of the tables that a loader brings it fills what it has room for by itself: it begins with none. */
-static ze_result_t take(ze_api_version_t version, const void *table)
+ze_result_t fake_table_take(ze_api_version_t version, const void *table)
 {
     if (!table)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
@@ -15,7 +15,7 @@ static ze_result_t take(ze_api_version_t version, const void *table)
 
 API ze_result_t zeGetGlobalProcAddrTable(ze_api_version_t version, ze_global_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result == ZE_RESULT_SUCCESS)
         table->pfnInit = fake_init;
     return result;
@@ -23,7 +23,7 @@ API ze_result_t zeGetGlobalProcAddrTable(ze_api_version_t version, ze_global_ddi
 
 API ze_result_t zeGetDriverProcAddrTable(ze_api_version_t version, ze_driver_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnGet = fake_driver_get;
@@ -36,7 +36,7 @@ API ze_result_t zeGetDriverProcAddrTable(ze_api_version_t version, ze_driver_ddi
 
 API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnGet = fake_device_get;
@@ -54,7 +54,7 @@ API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_ddi
 
 API ze_result_t zeGetContextProcAddrTable(ze_api_version_t version, ze_context_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_context_create;
@@ -64,7 +64,7 @@ API ze_result_t zeGetContextProcAddrTable(ze_api_version_t version, ze_context_d
 
 API ze_result_t zeGetMemProcAddrTable(ze_api_version_t version, ze_mem_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnAllocDevice = fake_alloc_device;
@@ -79,7 +79,7 @@ API ze_result_t zeGetMemProcAddrTable(ze_api_version_t version, ze_mem_dditable_
 
 API ze_result_t zeGetEventPoolProcAddrTable(ze_api_version_t version, ze_event_pool_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_pool_create;
@@ -89,7 +89,7 @@ API ze_result_t zeGetEventPoolProcAddrTable(ze_api_version_t version, ze_event_p
 
 API ze_result_t zeGetEventProcAddrTable(ze_api_version_t version, ze_event_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_event_create;
@@ -103,7 +103,7 @@ API ze_result_t zeGetEventProcAddrTable(ze_api_version_t version, ze_event_ddita
 
 API ze_result_t zeGetCommandQueueProcAddrTable(ze_api_version_t version, ze_command_queue_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_queue_create;
@@ -114,7 +114,7 @@ API ze_result_t zeGetCommandQueueProcAddrTable(ze_api_version_t version, ze_comm
 
 API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_command_list_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreateImmediate = fake_list_immediate;
@@ -132,7 +132,7 @@ API ze_result_t zeGetCommandListProcAddrTable(ze_api_version_t version, ze_comma
 
 API ze_result_t zeGetModuleProcAddrTable(ze_api_version_t version, ze_module_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_module_create;
@@ -143,7 +143,7 @@ API ze_result_t zeGetModuleProcAddrTable(ze_api_version_t version, ze_module_ddi
 API ze_result_t zeGetModuleBuildLogProcAddrTable(ze_api_version_t version,
                                                  ze_module_build_log_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnGetString = fake_log_string;
@@ -153,7 +153,7 @@ API ze_result_t zeGetModuleBuildLogProcAddrTable(ze_api_version_t version,
 
 API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_dditable_t *table)
 {
-    ze_result_t result = take(version, table);
+    ze_result_t result = fake_table_take(version, table);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     table->pfnCreate = fake_kernel_create;
@@ -169,7 +169,7 @@ API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_ddi
     API ze_result_t name(ze_api_version_t version, void *table);                                             \
     API ze_result_t name(ze_api_version_t version, void *table)                                              \
     {                                                                                                        \
-        return take(version, table);                                                                         \
+        return fake_table_take(version, table);                                                              \
     }
 #define EMPTY_TABLES(X)                                                                                      \
     X(zetGetContextProcAddrTable)                                                                            \
@@ -185,7 +185,6 @@ API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_ddi
     X(zetGetMetricStreamerProcAddrTable)                                                                     \
     X(zetGetModuleProcAddrTable)                                                                             \
     X(zetGetTracerExpProcAddrTable)                                                                          \
-    X(zesGetDeviceProcAddrTable)                                                                             \
     X(zesGetDiagnosticsProcAddrTable)                                                                        \
     X(zesGetDriverProcAddrTable)                                                                             \
     X(zesGetEngineProcAddrTable)                                                                             \
@@ -194,7 +193,6 @@ API ze_result_t zeGetKernelProcAddrTable(ze_api_version_t version, ze_kernel_ddi
     X(zesGetFirmwareProcAddrTable)                                                                           \
     X(zesGetFrequencyProcAddrTable)                                                                          \
     X(zesGetLedProcAddrTable)                                                                                \
-    X(zesGetMemoryProcAddrTable)                                                                             \
     X(zesGetPerformanceFactorProcAddrTable)                                                                  \
     X(zesGetPowerProcAddrTable)                                                                              \
     X(zesGetPsuProcAddrTable)                                                                                \
@@ -208,7 +206,7 @@ EMPTY_TABLES(EMPTY)
 #define EMPTY_OF(name, type)                                                                                 \
     API ze_result_t name(ze_api_version_t version, type *table)                                              \
     {                                                                                                        \
-        return take(version, table);                                                                         \
+        return fake_table_take(version, table);                                                              \
     }
 EMPTY_OF(zeGetDeviceExpProcAddrTable, ze_device_exp_dditable_t)
 EMPTY_OF(zeGetImageProcAddrTable, ze_image_dditable_t)
