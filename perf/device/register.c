@@ -89,7 +89,9 @@ static int registers(const struct bench *bench)
                           : WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER;
     if (transport_of(bench)->caps.flags & wanted)
         return 1;
-    fprintf(stderr, "weft-perf: transport %s registers no memory of kind %s as it is used here\n",
+    fprintf(stderr,
+            "weft-perf: transport %s registers no memory of kind %s as it is used here: expected another "
+            "--transport or --provider\n",
             transport_of(bench)->ops.name, bench->device.kind->name);
     return 0;
 }

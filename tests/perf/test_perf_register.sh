@@ -59,7 +59,7 @@ fi
 
 # What cannot be registered is said to be so.
 WEFT_TEST_PROVIDER=local,prov_key,memlock=3000000 expect 3 "registering 4194304 bytes on device host:0" register "${ofi[@]}" -b 4M -e 4M
-WEFT_TEST_PROVIDER='' expect 3 "transport ofi registers no memory of kind host" register "${ofi[@]}"
+WEFT_TEST_PROVIDER='' expect 3 "transport ofi registers no memory of kind host as it is used here: expected another --transport" register "${ofi[@]}"
 expect 3 "no transport that registers memory can be opened: the settings allow none" register --transport shm
 plugin=$work/device-sim.so
 if [[ -f $BUILD/examples/device-sim/device-sim.so ]] && install -m 700 "$BUILD/examples/device-sim/device-sim.so" "$plugin"; then
