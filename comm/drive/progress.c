@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/pause.h"
 #include "comm/drive/wait.h"
 
 #define POLL_BUDGET   64
@@ -32,15 +33,6 @@
 #define DOZE_NS       INT64_C(20000000) /* the looks at what waits go on */
 #define NAP_NS_MIN    INT64_C(20000)    /* between looks at devices and full rings */
 #define NAPS_NS       INT64_C(8000000)  /* since anything happened; then its naps are sleeps of 1 ms */
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* The transports that work, one after the other. */
 #define EACH_TRANSPORT(context, mask, t)                                                                     \
@@ -135,7 +127,7 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
     if (context->oversubscribed && idle->rounds > ROUNDS_YIELD)
         sched_yield();
     else if (idle->rounds > ROUNDS_EAGER)
-        pause_briefly();
+        weft_pause();
     if (idle->rounds % ROUNDS_CLOCK)
         return 0;
     int64_t now_ns = weft_clock_ns();

@@ -5,6 +5,7 @@
 
 #include "base/demote.h"
 #include "base/fence.h"
+#include "base/pause.h"
 #include "comm/drive/progress.h"
 #include "comm/exec/fastpath_given.h"
 #include "comm/exec/internal.h"
@@ -148,9 +149,7 @@ static inline int pause_once(struct patience *patience)
         (weft_idle_pause(patience->context, &patience->idle) || patience->spins > SPINS_MAX))
         return 0;
     patience->spins++;
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    weft_pause();
     return 1;
 }
 
