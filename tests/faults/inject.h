@@ -59,6 +59,7 @@
     X(FAULT_PREADV2, "preadv2", EOPNOTSUPP, EIO, EINTR)                                                      \
     X(FAULT_READV, "readv", EINTR)                                                                           \
     X(FAULT_PROCESS_VM_READV, "process_vm_readv", EPERM, ENOMEM, FAULT_SHORT)                                \
+    X(FAULT_PROCESS_VM_WRITEV, "process_vm_writev", EPERM, ENOMEM, FAULT_SHORT)                              \
     X(FAULT_PTHREAD_ATFORK, "pthread_atfork", ENOMEM)                                                        \
     X(FAULT_PTHREAD_ATTR_INIT, "pthread_attr_init", ENOMEM)                                                  \
     X(FAULT_PTHREAD_COND_CLOCKWAIT, "pthread_cond_clockwait", FAULT_SPURIOUS)                                \

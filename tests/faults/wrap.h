@@ -100,6 +100,8 @@ int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *processors);
 ssize_t fault_getrandom(void *buffer, size_t size, unsigned flags);
 ssize_t fault_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
                                const struct iovec *remote, unsigned long remote_count, unsigned long flags);
+ssize_t fault_process_vm_writev(pid_t pid, const struct iovec *local, unsigned long local_count,
+                                const struct iovec *remote, unsigned long remote_count, unsigned long flags);
 long fault_syscall(long number, ...);
 int fault_usleep(useconds_t delay_us);
 int fault_sodium_init(void);

@@ -99,6 +99,17 @@ ssize_t fault_process_vm_readv(pid_t pid, const struct iovec *local, unsigned lo
     return value > 0 ? -1 : process_vm_readv(pid, local, local_count, remote, remote_count, flags);
 }
 
+ssize_t fault_process_vm_writev(pid_t pid, const struct iovec *local, unsigned long local_count,
+                                const struct iovec *remote, unsigned long remote_count, unsigned long flags)
+{
+    int value = fault_hit(FAULT_PROCESS_VM_WRITEV);
+    if (value == FAULT_SHORT && local_count == 1 && local->iov_len > 1) {
+        struct iovec half = {local->iov_base, local->iov_len / 2};
+        return process_vm_writev(pid, &half, 1, remote, remote_count, flags);
+    }
+    return value > 0 ? -1 : process_vm_writev(pid, local, local_count, remote, remote_count, flags);
+}
+
 long fault_syscall(long number, ...)
 {
     long arg[6];

@@ -27,13 +27,25 @@ void shm_cells_init(struct weft_transport *transport)
         transport->free_cells[transport->free_cell_count++] = (uint16_t)(SHM_CELLS - i);
 }
 
-void shm_cell_take(struct weft_transport *transport, struct shm_token *token)
+/* poll() looks whether it can help with those (help.c). */
+static void count_exposure(struct weft_link *link, const struct shm_token *token, int more)
 {
+    if (token->kind != SHM_TOKEN_ADDRESS || token->size < SHM_HELPED_BYTES_MIN ||
+        (more < 0 && !link->exposures))
+        return;
+    link->exposures += (uint32_t)more;
+    link->transport->exposures += (uint32_t)more;
+}
+
+void shm_cell_take(struct weft_link *link, struct shm_token *token)
+{
+    struct weft_transport *transport = link->transport;
     uint32_t cell = CELL_SHARED;
     if (transport->free_cell_count)
         cell = transport->free_cells[--transport->free_cell_count];
     token->cell = cell;
     token->generation = atomic_load_explicit(&transport->control->cells[cell], memory_order_relaxed);
+    count_exposure(link, token, 1);
 }
 
 void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int taken)
@@ -44,6 +56,7 @@ void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int ta
     if ((token.kind != SHM_TOKEN_SEGMENT && token.kind != SHM_TOKEN_ADDRESS) || token.cell >= SHM_CELLS ||
         token.owner != transport->address.identity.words[1])
         return;
+    count_exposure(link, &token, -1);
     if (!taken) {
         atomic_fetch_add_explicit(&transport->control->cells[token.cell], 1, memory_order_relaxed);
         weft_fence_full(); /* before anything that the caller writes */

@@ -261,6 +261,7 @@ static void link_free(struct weft_link *link)
         transport->params.unwatch(transport->params.watch_arg, link->fd);
     weft_fd_close(link->fd);
     shm_pipes_close(link);
+    transport->exposures -= link->exposures;
     if (link->wake_fd >= 0)
         weft_fd_close(link->wake_fd);
     if (link->ring.memory)

@@ -285,6 +285,8 @@ int shm_poll(struct weft_transport *transport, int budget, weft_event_handler *h
     }
     if (transport->inbound_count > SHM_HOT)
         events += cold_poll(transport, budget - events, handler, arg);
+    if (transport->exposures && !events)
+        events = shm_help_give(transport);
     return events;
 }
 

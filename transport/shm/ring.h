@@ -2,6 +2,7 @@
 /* The ring of one direction: one producer, one consumer, in a sealed memfd.
  *
  *   page 0   the consumer's line: head, how far it has read, published once per quarter of the ring
+ *            what both write where the producer helps the consumer to read its memory (help.h)
  *   then     SHM_RING_LINES cache lines
  *
  * Positions count lines and never wrap; a record starts at a line and is contiguous:
@@ -26,6 +27,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "transport/shm/help.h"
+
 #define SHM_LINE         64u
 #define SHM_RING_LINES   1024u
 #define SHM_RING_CONTROL 4096u
@@ -43,7 +46,11 @@ struct shm_record {
 
 struct shm_ring_control {
     _Atomic uint64_t head;
+    struct shm_help help;
 };
+
+_Static_assert(sizeof(struct shm_ring_control) <= SHM_RING_CONTROL,
+               "the consumer's line and what follows fit the page");
 
 struct shm_producer {
     uint8_t *memory; /* the whole memfd */

@@ -7,16 +7,12 @@
  * mapping until the owner frees the segment, or both directions between the two are closed. Ids are never
  * used twice.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "base/fd.h"
 #include "transport/shm/shm_private.h"
-
-#define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
 
 /* An unused entry of the table. */
 static struct shm_segment *segment_entry(struct weft_transport *transport)
@@ -160,7 +156,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
         return transport->params.fail(
             WEFT_UNSUPPORTED, "shm: the peer cannot read this process's memory (%s)",
             link->probe_errno ? weft_errno_text(link->probe_errno) : "it does not try to");
-    shm_cell_take(transport, &token);
+    shm_cell_take(link, &token);
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;
@@ -246,30 +242,6 @@ int shm_map(struct weft_link *link, const struct weft_token *bytes, size_t size,
     return WEFT_OK;
 }
 
-int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address, void *destination,
-                     size_t size)
-{
-    size_t done = 0;
-    while (done < size) {
-        size_t part = size - done < PULL_BYTES_MAX ? size - done : PULL_BYTES_MAX;
-        struct iovec local = {(uint8_t *)destination + done, part};
-        struct iovec remote = {(void *)(uintptr_t)(address + done), part};
-        ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
-        if (got > 0) {
-            done += (size_t)got;
-            continue;
-        }
-        int error = got < 0 ? errno : EFAULT;
-        int status = error == ESRCH    ? WEFT_PEER_FAILED
-                     : error == EPERM  ? WEFT_ACCESS
-                     : error == EFAULT ? WEFT_PROTOCOL
-                                       : WEFT_SYSTEM;
-        return transport->params.fail(status, "shm: reading %zu bytes of process %d, %zu done: %s", size, pid,
-                                      done, weft_errno_text(error));
-    }
-    return WEFT_OK;
-}
-
 int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t offset, void *destination,
              size_t size)
 {
@@ -291,7 +263,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;
-    status = shm_pull_process(transport, pid, token.offset + offset, destination, size);
+    status = shm_pull_helped(link, pid, token.offset + offset, destination, size);
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);

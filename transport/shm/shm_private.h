@@ -55,6 +55,7 @@ struct shm_peer {
     struct shm_identity identity;
     uint32_t references;
     uint32_t deliveries; /* of its messages, ever; it wraps. The polling thread's */
+    uint32_t unhelped;   /* reads of its memory since it helped last (help.c). The polling thread's */
     _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
@@ -107,7 +108,8 @@ struct weft_link {
     void *context;
     struct weft_link *next;
     struct shm_map_entry cache[SHM_MAP_CACHE];
-    uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
+    uint32_t exposures; /* of ordinary memory, large enough to help with (help.c) */
+    uint64_t *sent;     /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
     struct shm_pipe pipes[SHM_PIPES];
     uint32_t count; /* of connect() calls */
@@ -136,6 +138,7 @@ struct weft_transport {
     struct shm_channel **inbound; /* adopted channels; the first few are looked at by every poll() */
     uint32_t inbound_count, inbound_capacity;
     uint32_t cold_next, hot_next;
+    uint32_t exposures;    /* the links' together */
     _Atomic int attention; /* something changed off the polling thread */
     struct shm_control *control;
     struct weft_link *links;
@@ -225,17 +228,31 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size);
-/* Reads size bytes at address of another process, whatever it takes. */
-int shm_pull_process(struct weft_transport *transport, int pid, uint64_t address, void *destination,
-                     size_t size);
 /* Whether the memory lies in one segment of alloc(). */
 int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size);
 /* Unmaps what its owner has freed. */
 void shm_mappings_sweep(struct weft_transport *transport);
 
+/* help.c */
+/* Copies what peers offer of what they are reading of this instance's memory. How many pieces that were. */
+int shm_help_give(struct weft_transport *transport);
+/* Reads size bytes at address of the peer's process, which may help. */
+int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size);
+
+/* help.c */
+/* Notes that a token's memory is exposed over the link (1), or not any more (-1). */
+void shm_help_note(struct weft_link *link, const struct shm_token *token, int exposed);
+/* Copies what peers offer of what they are reading of this instance's memory. How many pieces that were. */
+int shm_help_give(struct weft_transport *transport);
+/* Reads size bytes at address of the peer's process, which may help. */
+int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size);
+
+/* stopped.c: whether all threads of a process are stopped, or have ended. */
+int shm_process_is_stopped(int pid);
+
 /* cells.c */
 void shm_cells_init(struct weft_transport *transport);
-void shm_cell_take(struct weft_transport *transport, struct shm_token *token);
+void shm_cell_take(struct weft_link *link, struct shm_token *token);
 /* After reading: WEFT_PEER_FAILED when the token's owner has taken the memory back. */
 int shm_cell_check(const struct weft_link *link, const struct shm_token *token);
 void shm_unexpose(struct weft_link *link, const struct weft_token *token, int taken);

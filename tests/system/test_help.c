@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap process_vm_readv process_vm_writev */
+/* A rank that waits until its ordinary memory has been read helps: it writes a half of each large piece. Seen, and broken, by the system calls. The reader
+ * begins with its own half only when the owner has taken the other one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/conform.h"
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+#include "tests/support/watcher.h"
+
+#define BYTES (128u << 10) /* one piece */
+#define PIECE (16u << 10)  /* what is read by less is no payload */
+
+enum how { WRITES, REFUSES, WRITES_HALF, STOPS_BEFORE, STOPS_BEHIND, DIES, READER_DIES };
+
+static struct shared {
+    _Atomic int how, helper, begun, ended;
+    _Atomic size_t written;
+} * shared;
+
+ssize_t __real_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                unsigned long, unsigned long);
+ssize_t __wrap_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                unsigned long, unsigned long);
+ssize_t __real_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                 unsigned long, unsigned long);
+ssize_t __wrap_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                 unsigned long, unsigned long);
+
+static int wanted;   /* how often the helper is to have begun before this rank reads a half */
+static size_t whole; /* what is less than this is one */
+
+static void wait_for(const _Atomic int *value, int least)
+{
+    for (int i = 0; i < 20000 && *value < least; i++)
+        usleep(1000);
+}
+
+/* The reader's. The first half of a message is read when the helper has begun. */
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
+                                const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    if (local->iov_len >= PIECE && shared->how == READER_DIES)
+        kill(getpid(), SIGKILL);
+    if (local->iov_len >= PIECE && local->iov_len < whole)
+        wait_for(&shared->begun, wanted);
+    return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
+}
+
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *local, unsigned long locals,
+                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    struct iovec half = {local->iov_base, local->iov_len / 2};
+    int how = shared->how;
+    ssize_t got = -1;
+    shared->helper = getpid();
+    shared->begun++;
+    if (how == STOPS_BEFORE)
+        kill(getpid(), SIGSTOP);
+    if (how == DIES)
+        kill(getpid(), SIGKILL);
+    if (how == REFUSES)
+        errno = EPERM;
+    else
+        got =
+            __real_process_vm_writev(pid, how == WRITES_HALF ? &half : local, locals, remote, remotes, flags);
+    if (how == STOPS_BEHIND)
+        kill(getpid(), SIGSTOP);
+    if (got > 0)
+        shared->written += (size_t)got;
+    shared->ended++;
+    return got;
+}
+
+static void prepare(enum how how)
+{
+    shared->helper = shared->begun = shared->ended = 0;
+    shared->written = 0;
+    shared->how = how;
+}
+
+static uint8_t value(size_t i, int seed)
+{
+    return (uint8_t)(i * 7 + i / 4096 + (size_t)seed);
+}
+
+static int check(const uint8_t *memory, size_t bytes, int seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        CHECK_BITS(memory[i] == value(i, seed));
+    return 0;
+}
+
+/* --- the bits are right, whatever the helper comes to */
+
+static const size_t sizes[] = {64u << 10, (64u << 10) + 1, 100001, BYTES, (9u << 20) + 4099};
+
+static int sizes_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t bytes = sizes[i], shift = 13 * i;
+        uint8_t *memory = malloc(bytes + 2 * shift + 1);
+        CHECK(memory);
+        memset(memory, 0xee, bytes + 2 * shift + 1);
+        for (size_t k = 0; k < bytes && rank == 0; k++)
+            memory[shift + k] = value(k, (int)i);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        wanted = shared->begun + 1;
+        whole = bytes <= BYTES ? bytes : 0; /* helped or not: the last one has many pieces */
+        if (rank == 0)
+            CHECK_OK(weft_send(job.comm, memory + shift, bytes, WEFT_UINT8, 1, 0, NULL));
+        else
+            CHECK_OK(weft_recv(job.comm, memory + shift, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK(check(memory + shift, bytes, (int)i) == 0);
+        for (size_t k = 0; k < shift; k++)
+            CHECK_BITS(memory[k] == 0xee && memory[bytes + shift + k] == 0xee);
+        free(memory);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    size_t all = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        all += sizes[i];
+    for (int how = WRITES; how <= WRITES_HALF; how++) {
+        prepare((enum how)how);
+        assert_int_equal(test_ranks_fork(2, sizes_body, NULL), 0);
+        assert_true(shared->begun > 0);
+        assert_in_range(shared->written, how == REFUSES ? 0 : 1, how == REFUSES ? 0 : all / 2);
+    }
+    prepare(WRITES);
+    assert_int_equal(test_ranks_threads(2, sizes_body, NULL), 0);
+    assert_true(shared->written > 0);
+}
+
+/* --- a helper that is stopped is not waited for, and writes nothing later */
+
+static int receive_beside_stopped(const struct job *job, uint8_t *memory)
+{
+    CHECK_OK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+    int pid = shared->helper;
+    CHECK(pid && !shared->ended);
+    CHECK(check(memory, BYTES, 1) == 0);
+    memset(memory, 0x55, BYTES);
+    shared->how = WRITES;
+    kill(pid, SIGCONT);
+    wait_for(&shared->ended, 1);
+    CHECK(shared->ended);
+    for (size_t i = 0; i < BYTES; i++)
+        CHECK_BITS(memory[i] == 0x55);
+    return 0;
+}
+
+static int stopped_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(BYTES);
+    (void)ranks, (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    for (int seed = 1; seed <= 3; seed++) { /* the first one stops */
+        for (size_t i = 0; i < BYTES && rank == 0; i++)
+            memory[i] = value(i, seed);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        wanted = shared->begun + 1;
+        whole = BYTES;
+        if (rank == 0) {
+            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        } else if (seed == 1) {
+            CHECK(receive_beside_stopped(&job, memory) == 0);
+        } else {
+            size_t before = shared->written;
+            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+            CHECK(check(memory, BYTES, seed) == 0);
+            CHECK(shared->written > before); /* it helps again */
+        }
+    }
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    for (int how = STOPS_BEFORE; how <= STOPS_BEHIND; how++) {
+        prepare((enum how)how);
+        assert_int_equal(test_ranks_fork(2, stopped_body, NULL), 0);
+    }
+}
+
+/* --- deaths */
+
+static int dying_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = calloc(1, BYTES);
+    (void)ranks, (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    wanted = 1;
+    whole = BYTES;
+    if (rank == 0)
+        weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL);
+    else
+        CHECK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL) == WEFT_PEER_FAILED);
+    weft_comm_destroy(job.comm);
+    weft_context_close(job.context);
+    free(memory);
+    return 0;
+}
+
+static void test_helper_dies(void **state)
+{
+    int statuses[2];
+    (void)state;
+    prepare(DIES);
+    test_ranks_fork_status(2, dying_body, NULL, statuses);
+    assert_true(WIFSIGNALED(statuses[0]) && WTERMSIG(statuses[0]) == SIGKILL);
+    assert_true(WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == 0);
+}
+
+/* The other end of a pair of pipes says where it is; then this end. */
+static struct weft_link *meet(struct conform_node *node, const int *in, const int *out)
+{
+    uint8_t peer[WEFT_ADDRESS_MAX];
+    struct weft_link *link;
+    uint32_t flags;
+    if (write(out[1], node->address, node->address_size) != (ssize_t)node->address_size ||
+        read(in[0], peer, node->address_size) != (ssize_t)node->address_size ||
+        node->ops.connect(node->transport, peer, node->address_size, NULL, &link))
+        return NULL;
+    while (node->ops.link_flags(link, &flags) == WEFT_AGAIN)
+        conform_poll(node, 16);
+    return link;
+}
+
+static void read_and_die(const struct conform_backend *backend, const int *in, const int *out)
+{
+    struct conform_node node;
+    struct weft_token token;
+    static uint8_t memory[BYTES];
+    struct test_watcher *watcher = test_watcher_start();
+    struct weft_link *link = conform_node_open(&node, backend, watcher) ? NULL : meet(&node, in, out);
+    while (link && node.message_count < 1)
+        conform_poll(&node, 16);
+    memcpy(&token, node.bytes, sizeof token);
+    if (link)
+        node.ops.pull(link, &token, 0, memory, sizeof memory);
+    _exit(1);
+}
+
+/* Its offer is still there, and its number may be another process's by now. */
+static void reader_dies(const struct conform_backend *backend)
+{
+    struct conform_world world;
+    struct weft_token token;
+    static uint8_t memory[BYTES];
+    int to_child[2], to_parent[2], status;
+    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        read_and_die(backend, to_child, to_parent);
+    conform_open(&world, backend, 1);
+    struct conform_node *node = &world.nodes[0];
+    struct weft_link *link = meet(node, to_parent, to_child);
+    assert_non_null(link);
+    while ((status = node->ops.expose(link, NULL, memory, sizeof memory, &token)) == WEFT_AGAIN)
+        conform_turn(&world);
+    assert_int_equal(status, WEFT_OK);
+    conform_send(&world, 0, link, &token, sizeof token, NULL, 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    conform_until(&world, &node->failed_count, 1);
+    assert_int_equal(shared->begun, 0);
+    conform_close(&world);
+    for (int i = 0; i < 2; i++) {
+        close(to_child[i]);
+        close(to_parent[i]);
+    }
+}
+
+static void test_reader_dies(void **state)
+{
+    static const struct conform_backend backend = {.label = "shm", .transport = "shm", .direct = 1};
+    (void)state;
+    prepare(READER_DIES);
+    for (int i = 0; i < 20; i++)
+        reader_dies(&backend);
+}
+
+int main(void)
+{
+    shared = test_ranks_shared(sizeof *shared);
+    setenv("WEFT_WAY_SHM", "pull", 1);
+    setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_helper_dies),
+        cmocka_unit_test(test_reader_dies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer reads ordinary memory, and the owner helps it.
+ *
+ * process_vm_readv() is one copy by one processor, and the owner's waits meanwhile. So the reader of a large piece reads the first half of it, and
+ * offers the second. An owner that has nothing else to do takes that, and writes it into the reader's memory by process_vm_writev(): both copy at
+ * once. An owner that computes, sleeps or is stopped takes nothing. Then the reader reads the second half as well, and nobody has been waited for. There are two
+ * parts, and not more, because each call costs the kernel about as much as 16 KiB of copying.
+ *
+ * The offer lies in the owner's ring, which both have mapped (help.h). Its state is one word, which either side changes by compare and exchange. The reader
+ * writes the next offer there when this one has ended, so a helper that has taken one may rely on what it has read about it before.
+ *
+ * The reader's memory is its user's again when the read ends. So the reader waits for a half that the helper has taken. A helper may be stopped
+ * between taking it and the end of its copy. The reader must not wait for it then, and nothing may be written later. Therefore the kernel finds where to write
+ * in the offer itself, at each call. A reader that has waited long sets the length there to 0. When all of the helper's threads are stopped then, none of them is inside a
+ * copy, as the kernel stops a thread only on its way out; and a copy that begins later writes nothing. The reader reads the half itself, and offers nothing
+ * before the helper has come back.
+ *
+ * The helper needs no proof that the addresses are right: each process may write the other's memory anyway, and the kernel looks at
+ * addresses. What it writes after its memory was taken back counts for nothing, as for any read (cells.c). It does look whether the reader is still
+ * there, as process numbers are used again.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/uio.h>
+
+#include "base/clock.h"
+#include "base/fence.h"
+#include "base/pause.h"
+#include "transport/shm/shm_private.h"
+
+#define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
+#define PAGE_BYTES     4096u
+#define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do */
+#define UNHELPED_EACH  16u              /* and how often it is offered a half then */
+#define SPINS          512              /* then others may want the processor */
+#define LOOK_NS        INT64_C(2000000) /* between two looks whether a helper that does not end is stopped */
+#define GIVE_UP_NS     INT64_C(2000000000) /* neither stopped nor done */
+
+static struct shm_help *help_in(uint8_t *ring)
+{
+    return &((struct shm_ring_control *)(void *)ring)->help;
+}
+
+/* Ends what a state says, if it is still that. */
+static int go_from(struct shm_help *help, uint64_t state, enum shm_help_state to)
+{
+    uint64_t next = state - state % SHM_HELP_STATES + to;
+    return atomic_compare_exchange_strong_explicit(&help->state, &state, next, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+/* --- the owner */
+
+/* Whether the peer's process has not ended: it has its number for as long. */
+static int is_there(const struct weft_link *link)
+{
+    struct pollfd socket = {.fd = link->fd, .events = POLLRDHUP};
+    return poll(&socket, 1, 0) == 0;
+}
+
+static int give(struct weft_link *link)
+{
+    struct shm_help *help = help_in(link->ring.memory);
+    uint64_t state = atomic_load_explicit(&help->state, memory_order_acquire);
+    if (state % SHM_HELP_STATES != SHM_HELP_OPEN)
+        return 0;
+    int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
+    struct iovec own = {(void *)(uintptr_t)help->source, help->bytes};
+    if (!pid || !is_there(link) || !go_from(help, state, SHM_HELP_TAKEN))
+        return 0;
+    ssize_t copied = process_vm_writev(pid, &own, 1, &help->place, 1, 0);
+    go_from(help, state - SHM_HELP_OPEN + SHM_HELP_TAKEN,
+            copied >= 0 && (size_t)copied == own.iov_len ? SHM_HELP_DONE : SHM_HELP_FAILED);
+    return 1;
+}
+
+int shm_help_give(struct weft_transport *transport)
+{
+    int given = 0;
+    for (struct weft_link *link = transport->links; link; link = link->next) {
+        if (link->exposures && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
+            given += give(link);
+    }
+    return given;
+}
+
+/* --- the reader */
+
+/* Where the peer would help; NULL: its link has not come up, or cannot be believed. */
+static struct shm_help *help_of(const struct weft_link *link)
+{
+    const struct weft_transport *transport = link->transport;
+    for (uint32_t i = transport->inbound_count; i-- > 0;) {
+        const struct shm_channel *channel = transport->inbound[i];
+        if (channel->peer == link->peer && !channel->broken &&
+            atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP)
+            return help_in(channel->ring.memory);
+    }
+    return NULL;
+}
+
+/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. */
+static int is_worth_it(struct shm_peer *peer, size_t size)
+{
+    if (size < SHM_HELPED_BYTES_MIN)
+        return 0;
+    peer->unhelped++;
+    return peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
+}
+
+/* Whatever it takes. */
+static int read_alone(struct weft_transport *transport, int pid, uint64_t address, void *destination,
+                      size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        size_t part = size - done < PULL_BYTES_MAX ? size - done : PULL_BYTES_MAX;
+        struct iovec local = {(uint8_t *)destination + done, part};
+        struct iovec remote = {(void *)(uintptr_t)(address + done), part};
+        ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+        if (got > 0) {
+            done += (size_t)got;
+            continue;
+        }
+        int error = got < 0 ? errno : EFAULT;
+        int status = error == ESRCH    ? WEFT_PEER_FAILED
+                     : error == EPERM  ? WEFT_ACCESS
+                     : error == EFAULT ? WEFT_PROTOCOL
+                                       : WEFT_SYSTEM;
+        return transport->params.fail(status, "shm: reading %zu bytes of process %d, %zu done: %s", size, pid,
+                                      done, weft_errno_text(error));
+    }
+    return WEFT_OK;
+}
+
+/* Returns the state, 0 where a helper has yet to come back from another read. */
+static uint64_t offer(struct shm_help *help, uint64_t source, void *place, size_t bytes)
+{
+    uint64_t state = atomic_load_explicit(&help->state, memory_order_acquire);
+    if (state % SHM_HELP_STATES == SHM_HELP_TAKEN)
+        return 0;
+    help->place = (struct iovec){place, bytes};
+    help->source = source;
+    help->bytes = bytes;
+    state = state - state % SHM_HELP_STATES + SHM_HELP_STATES + SHM_HELP_OPEN;
+    atomic_store_explicit(&help->state, state, memory_order_release);
+    return state;
+}
+
+/* Waits for the helper, which has taken its half. 1: it has copied it. 0: the reader has to. */
+static int await(const struct weft_link *link, int pid, struct shm_help *help, uint64_t offered)
+{
+    uint64_t taken = offered - SHM_HELP_OPEN + SHM_HELP_TAKEN, state;
+    int64_t since_ns = weft_clock_ns(), look_ns = since_ns + LOOK_NS;
+    for (uint32_t turns = 0; (state = atomic_load_explicit(&help->state, memory_order_acquire)) == taken;
+         turns++) {
+        if (turns < SPINS) {
+            weft_pause();
+            continue;
+        }
+        sched_yield();
+        if (atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
+            return 0; /* it has ended, or has let go of the link */
+        int64_t now_ns = weft_clock_ns();
+        if (now_ns < look_ns)
+            continue;
+        *(volatile size_t *)&help->place.iov_len = 0;
+        weft_fence_full(); /* before anybody looks at the helper's threads */
+        if (shm_process_is_stopped(pid))
+            return 0;
+        if (now_ns - since_ns > GIVE_UP_NS)
+            return link->transport->params.fail(
+                WEFT_TRANSPORT, "shm: process %d has begun to copy %llu bytes here and does not end it", pid,
+                (unsigned long long)help->bytes);
+        look_ns = now_ns + LOOK_NS;
+    }
+    return state == taken - SHM_HELP_TAKEN + SHM_HELP_DONE;
+}
+
+int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size)
+{
+    struct weft_transport *transport = link->transport;
+    struct shm_help *help = is_worth_it(link->peer, size) ? help_of(link) : NULL;
+    size_t first = (size / 2 + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    uint8_t *second = (uint8_t *)destination + first;
+    uint64_t offered = help ? offer(help, address + first, second, size - first) : 0;
+    if (!offered)
+        return read_alone(transport, pid, address, destination, size);
+    int status = read_alone(transport, pid, address, destination, first);
+    int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
+    link->peer->unhelped = helped > 0 ? 0 : link->peer->unhelped;
+    if (helped < 0 || helped > 0 || status != WEFT_OK)
+        return helped < 0 ? helped : status;
+    return read_alone(transport, pid, address + first, second, size - first);
+}
