@@ -53,11 +53,14 @@ typedef ze_result_t weft_ze_queue_group_function(ze_command_queue_handle_t queue
     X(zeDeviceGetModuleProperties, __typeof__(zeDeviceGetModuleProperties), 1)                               \
     X(zeDeviceGetExternalMemoryProperties, __typeof__(zeDeviceGetExternalMemoryProperties), 1)               \
     X(zeDeviceCanAccessPeer, __typeof__(zeDeviceCanAccessPeer), 1)                                           \
+    X(zeDeviceGetStatus, __typeof__(zeDeviceGetStatus), 1)                                                   \
     X(zeDevicePciGetPropertiesExt, __typeof__(zeDevicePciGetPropertiesExt), 0)                               \
     X(zeDeviceGetSubDevices, __typeof__(zeDeviceGetSubDevices), 1)                                           \
     X(zeDeviceGetCommandQueueGroupProperties, __typeof__(zeDeviceGetCommandQueueGroupProperties), 1)         \
     X(zeContextCreate, __typeof__(zeContextCreate), 1)                                                       \
     X(zeContextDestroy, __typeof__(zeContextDestroy), 1)                                                     \
+    X(zeContextMakeMemoryResident, __typeof__(zeContextMakeMemoryResident), 1)                               \
+    X(zeContextEvictMemory, __typeof__(zeContextEvictMemory), 1)                                             \
     X(zeMemAllocDevice, __typeof__(zeMemAllocDevice), 1)                                                     \
     X(zeMemAllocHost, __typeof__(zeMemAllocHost), 1)                                                         \
     X(zeMemAllocShared, __typeof__(zeMemAllocShared), 1)                                                     \

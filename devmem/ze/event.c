@@ -12,10 +12,12 @@
  */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "devmem/ze/ze.h"
 
 #define POOL_EVENTS 64
-#define LOOKS       16 /* at retired events, when one is asked for */
+#define LOOKS       16  /* at retired events, when one is asked for */
+#define STATUS_MS   100 /* between asking a device whether it is lost */
 
 /* With the lock. */
 static void drop(struct weft_device_event *event)
@@ -170,9 +172,29 @@ void weft_ze_events_rescue(struct weft_device *device, int ordinal)
     pthread_mutex_unlock(&device->lock);
 }
 
+/* Intel's driver looks at an event's memory alone when it is asked for it, and says of the device whether it hangs. */
+static int is_lost(struct weft_device *device, int ordinal)
+{
+    struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    int64_t now_ns = weft_clock_ns(), last_ns = atomic_load(&known->status_ns);
+    if (now_ns - last_ns >= STATUS_MS * INT64_C(1000000) &&
+        atomic_compare_exchange_strong(&known->status_ns, &last_ns, now_ns))
+        atomic_store(&known->is_lost,
+                     device->driver.zeDeviceGetStatus(known->device) == ZE_RESULT_ERROR_DEVICE_LOST);
+    return atomic_load(&known->is_lost);
+}
+
+ze_result_t weft_ze_event_state(struct weft_device_event *event)
+{
+    struct weft_device *device = event->device;
+    ze_result_t result = device->driver.zeEventQueryStatus(event->handle);
+    return result == ZE_RESULT_NOT_READY && is_lost(device, event->ordinal) ? ZE_RESULT_ERROR_DEVICE_LOST
+                                                                            : result;
+}
+
 int weft_ze_test(struct weft_device_event *event)
 {
-    ze_result_t result = event->device->driver.zeEventQueryStatus(event->handle);
+    ze_result_t result = weft_ze_event_state(event);
     if (result == ZE_RESULT_SUCCESS)
         return 1;
     if (result == ZE_RESULT_NOT_READY)

@@ -86,24 +86,23 @@ static int ordinal_by_uuid(const struct weft_device *device, int ordinal, const 
     return found;
 }
 
-/* The device of this process that has the memory, which that ordinal reaches. */
-static int find_owner(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle,
-                      int *owner)
+/* The ordinal has to reach the device of this process that has the memory. */
+static int check_owner(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle)
 {
-    *owner = ordinal_by_uuid(device, ordinal, handle->uuid);
-    if (*owner < 0)
+    int owner = ordinal_by_uuid(device, ordinal, handle->uuid);
+    if (owner < 0)
         return device->params.fail(
             WEFT_UNSUPPORTED,
             "memory of process %d is on a device that this process does not see (its uuid ends in "
             "%02x%02x%02x%02x): ZE_AFFINITY_MASK leaves it out here, or it is a card where tiles are seen",
             handle->offer.pid, handle->uuid[12], handle->uuid[13], handle->uuid[14], handle->uuid[15]);
-    if (!weft_ze_reaches_peer(device, ordinal, *owner, 1))
+    if (!weft_ze_reaches_peer(device, ordinal, owner, 1))
         return device->params.fail(WEFT_UNSUPPORTED, "Level Zero device %d cannot reach memory on device %d",
-                                   ordinal, *owner);
-    if (!device->ordinals[*owner].imports)
+                                   ordinal, owner);
+    if (!device->ordinals[ordinal].imports)
         return device->params.fail(WEFT_UNSUPPORTED,
                                    "the driver of device %d takes no memory of other processes as a dma-buf",
-                                   *owner);
+                                   ordinal);
     return WEFT_OK;
 }
 
@@ -122,11 +121,11 @@ static struct weft_ze_import *find(struct weft_device *device, int ordinal,
 }
 
 /* Fetched for it is a descriptor, which is the mapping's then, or closed. With the lock. */
-static int add(struct weft_device *device, int ordinal, int owner, const struct weft_ze_handle *handle,
-               int fd, struct weft_ze_import **added)
+static int add(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle, int fd,
+               struct weft_ze_import **added)
 {
     struct weft_ze_mapping *mapping;
-    int status = weft_ze_mapping_open(device, ordinal, owner, handle, fd, &mapping);
+    int status = weft_ze_mapping_open(device, ordinal, handle, fd, &mapping);
     if (status != WEFT_OK)
         return status;
     struct weft_ze_import *import = find(device, ordinal, handle); /* another thread's, meanwhile */
@@ -148,7 +147,7 @@ int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct wef
 {
     struct weft_ze_handle handle;
     struct weft_ze_import *import;
-    int owner, fd, status = parse(device, given, &handle);
+    int fd, status = parse(device, given, &handle);
     if (status == WEFT_OK)
         status = weft_ze_check(device, ordinal);
     if (status != WEFT_OK)
@@ -159,13 +158,13 @@ int weft_ze_import_ipc(struct weft_device *device, int ordinal, const struct wef
     import = find(device, ordinal, &handle);
     if (!import) {
         pthread_mutex_unlock(&device->imports_lock);
-        status = find_owner(device, ordinal, &handle, &owner);
+        status = check_owner(device, ordinal, &handle);
         if (status == WEFT_OK)
             status = weft_offer_fetch(&device->params, &handle.offer, &fd);
         if (status != WEFT_OK)
             return status;
         pthread_mutex_lock(&device->imports_lock);
-        status = add(device, ordinal, owner, &handle, fd, &import);
+        status = add(device, ordinal, &handle, fd, &import);
     }
     if (status == WEFT_OK)
         *base = import->mapping->base + handle.offset;

@@ -27,10 +27,12 @@ struct part {
 
 /* --- what is reached */
 
-int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, const char *prefix)
+int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, int is_in_steps,
+                        const char *prefix)
 {
     struct weft_device *device = queue->device;
     struct weft_device_span span;
+    char text[WEFT_ZE_TEXT];
     int place;
     if (!weft_ze_look(device, pointer, &span, &place))
         return device->params.fail(
@@ -43,6 +45,8 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
         return device->params.fail(WEFT_UNSUPPORTED,
                                    "%sLevel Zero device %d cannot reach memory on device %d at %p", prefix,
                                    queue->ordinal, span.ordinal, pointer);
+    if (is_in_steps && !weft_ze_make_resident(device, queue->ordinal, &span, 1, text))
+        return device->params.fail(WEFT_UNSUPPORTED, "%sout of reach of device collectives: %s", prefix, text);
     return (int64_t)(span.base + span.length - (uint64_t)(uintptr_t)pointer);
 }
 
@@ -68,7 +72,7 @@ static int part_look(const struct weft_device_queue *queue, const struct weft_de
         if (!part->memory[p])
             continue;
         part->memory[p] += first * element;
-        int64_t bytes = weft_ze_reached(queue, part->memory[p], "");
+        int64_t bytes = weft_ze_reached(queue, part->memory[p], 0, "");
         if (bytes < 0)
             return (int)bytes;
         part->is_borrowed[p] = (uint64_t)bytes < element;

@@ -40,7 +40,7 @@ struct weft_ze_launcher {
 struct weft_ze_steps {
     uint64_t *words;
     size_t bytes;
-    struct weft_device_event *end; /* NULL: nobody knows when it is free */
+    struct weft_device_event *end; /* of the launch that uses it; NULL: none does */
     struct weft_ze_steps *next;
 };
 

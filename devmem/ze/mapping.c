@@ -40,7 +40,7 @@ static struct weft_ze_mapping *find_file(const struct weft_device *device,
                                          const struct weft_ze_mapping *wanted)
 {
     struct weft_ze_mapping *mapping = wanted->inode ? device->mappings : NULL;
-    while (mapping && (mapping->place != wanted->place || mapping->owner != wanted->owner ||
+    while (mapping && (mapping->place != wanted->place || mapping->ordinal != wanted->ordinal ||
                        mapping->inode != wanted->inode || mapping->of_device != wanted->of_device))
         mapping = mapping->next;
     return mapping;
@@ -82,7 +82,7 @@ static ze_result_t map(const struct weft_device *device, uint64_t size, struct w
     void *begin = NULL;
     size_t length = 0;
     ze_result_t result = driver->zeMemAllocDevice(
-        context, &desc, size, 0, device->ordinals[mapping->owner].device, (void **)&mapping->base);
+        context, &desc, size, 0, device->ordinals[mapping->ordinal].device, (void **)&mapping->base);
     mapping->fd = forget_closed(mapping->fd);
     if (result == ZE_RESULT_SUCCESS &&
         driver->zeMemGetAddressRange(context, mapping->base, &begin, &length) == ZE_RESULT_SUCCESS &&
@@ -132,10 +132,10 @@ static int find_or_map(struct weft_device *device, int ordinal, const struct wef
     return WEFT_OK;
 }
 
-int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
-                         const struct weft_ze_handle *handle, int fd, struct weft_ze_mapping **mapping)
+int weft_ze_mapping_open(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle, int fd,
+                         struct weft_ze_mapping **mapping)
 {
-    struct weft_ze_mapping wanted = {.place = device->ordinals[owner].place, .owner = owner, .fd = fd};
+    struct weft_ze_mapping wanted = {.place = device->ordinals[ordinal].place, .ordinal = ordinal, .fd = fd};
     uint64_t bytes = weft_ze_dmabuf_bytes(fd);
     if (bytes != handle->size) {
         descriptor_close(fd);
@@ -153,7 +153,7 @@ int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
     return device->params.fail(WEFT_UNSUPPORTED,
                                "the driver of device %d has not mapped all of %llu bytes of process %d: it "
                                "says that there are %llu",
-                               owner, (unsigned long long)handle->size, handle->offer.pid,
+                               ordinal, (unsigned long long)handle->size, handle->offer.pid,
                                (unsigned long long)length);
 }
 

@@ -12,7 +12,7 @@
 #include "devmem/ze/handle.h"
 
 struct weft_ze_mapping {
-    int place, owner; /* the driver, and the device whose memory it is */
+    int place, ordinal; /* the driver, and the device that works with it */
     dev_t of_device;  /* which file the dma-buf is; */
     ino_t inode;      /* 0: that is not known */
     char *base;
@@ -24,8 +24,8 @@ struct weft_ze_mapping {
 
 /* One more user of the mapping of the dma-buf, made at need. The descriptor is the mapping's then, or closed, also on failure. ordinal
  * stands in texts alone. */
-int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
-                         const struct weft_ze_handle *handle, int fd, struct weft_ze_mapping **mapping);
+int weft_ze_mapping_open(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle, int fd,
+                         struct weft_ze_mapping **mapping);
 /* One user less. What the driver says of unmapping it behind the last one. */
 ze_result_t weft_ze_mapping_close(struct weft_device *device, struct weft_ze_mapping *mapping);
 

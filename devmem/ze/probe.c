@@ -47,27 +47,25 @@ static int is_set(const struct probe *probe, int word)
     return __atomic_load_n(word_of(probe, word), __ATOMIC_ACQUIRE) != 0;
 }
 
-/* And an event behind it, as it may never end. With the launcher's lock. */
+/* It signals its end, as it may never end. With the launcher's lock. */
 static ze_result_t launch(const struct probe *probe, ze_kernel_handle_t kernel, int which)
 {
     const struct weft_ze_driver *driver = &probe->device->driver;
     uint64_t *const words[] = {word_of(probe, which ? OTHER : OWN), word_of(probe, which ? OWN : OTHER),
                                word_of(probe, GO), word_of(probe, STOP),
                                word_of(probe, which ? OTHER_MET : MET)};
-    struct weft_device_event *behind = weft_ze_event_get(probe->device, probe->ordinal);
-    ze_result_t result = behind ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    struct weft_device_event *end = weft_ze_event_get(probe->device, probe->ordinal);
+    ze_result_t result = end ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     for (uint32_t i = 0; i < sizeof words / sizeof *words && result == ZE_RESULT_SUCCESS; i++)
         result = driver->zeKernelSetArgumentValue(kernel, i, sizeof words[i], &words[i]);
     if (result == ZE_RESULT_SUCCESS)
         result = weft_ze_channel_append(probe->queues[which],
-                                        &(struct weft_ze_command){.kernel = kernel, .blocks = 1});
+                                        &(struct weft_ze_command){
+                                            .kernel = kernel, .blocks = 1, .signal = end->handle});
     if (result == ZE_RESULT_SUCCESS)
-        result =
-            weft_ze_channel_append(probe->queues[which], &(struct weft_ze_command){.signal = behind->handle});
-    if (result == ZE_RESULT_SUCCESS)
-        weft_ze_queue_stands(probe->queues[which], behind);
-    else if (behind)
-        weft_ze_event_unused(behind);
+        weft_ze_queue_stands(probe->queues[which], end);
+    else if (end)
+        weft_ze_event_unused(end);
     return result;
 }
 

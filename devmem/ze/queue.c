@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "devmem/ze/ze.h"
 
-#define CLOSE_POLL_US 50
+#define CLOSE_POLL_US  50
+#define SYNCHRONIZE_NS 100000000
 
 int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
 {
@@ -46,16 +47,23 @@ int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_devi
 
 /* --- closing */
 
-/* For as long as closing may take. */
-static int is_signalled_soon(struct weft_device_event *event)
+/* What comes of it for as long as closing may take. Of a device that is lost nothing comes any more. */
+static ze_result_t state_soon(struct weft_device_event *event)
 {
-    const struct weft_ze_driver *driver = &event->device->driver;
     int64_t deadline_ns = weft_clock_ns() + WEFT_DEVICE_CLOSE_MS * INT64_C(1000000);
     ze_result_t result;
-    while ((result = driver->zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
-           weft_clock_ns() < deadline_ns)
+    while ((result = weft_ze_event_state(event)) == ZE_RESULT_NOT_READY && weft_clock_ns() < deadline_ns)
         usleep(CLOSE_POLL_US);
-    return result != ZE_RESULT_NOT_READY; /* of a device that is lost nothing comes any more */
+    return result;
+}
+
+/* What comes of one that only weft's own work stands in front of: it ends, or the device is lost. */
+static ze_result_t state_at_last(struct weft_device_event *event)
+{
+    ze_result_t result;
+    while ((result = weft_ze_event_state(event)) == ZE_RESULT_NOT_READY)
+        event->device->driver.zeEventHostSynchronize(event->handle, SYNCHRONIZE_NS);
+    return result;
 }
 
 /* The queue goes on by itself, until its end has been signalled. */
@@ -82,14 +90,13 @@ static void end(struct weft_device_queue *queue)
 /* How its work has ended: ZE_RESULT_NOT_READY where it has not, or where its end cannot be appended, so that nobody can say. */
 static ze_result_t await_end(struct weft_device_queue *queue)
 {
-    const struct weft_ze_driver *driver = &queue->device->driver;
     ze_result_t result =
         weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = queue->end->handle});
     if (result != ZE_RESULT_SUCCESS)
         return result == ZE_RESULT_ERROR_DEVICE_LOST ? result : ZE_RESULT_NOT_READY;
-    if (queue->waited && !is_signalled_soon(queue->waited))
+    if (queue->waited && state_soon(queue->waited) == ZE_RESULT_NOT_READY)
         return ZE_RESULT_NOT_READY;
-    return driver->zeEventHostSynchronize(queue->end->handle, UINT64_MAX);
+    return state_at_last(queue->end);
 }
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
@@ -99,8 +106,7 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
         return;
     }
     ze_result_t result = await_end(queue);
-    if (result == ZE_RESULT_ERROR_DEVICE_LOST ||
-        queue->device->driver.zeEventQueryStatus(queue->end->handle) == ZE_RESULT_ERROR_DEVICE_LOST)
+    if (result == ZE_RESULT_ERROR_DEVICE_LOST || weft_ze_event_state(queue->end) == ZE_RESULT_ERROR_DEVICE_LOST)
         weft_ze_events_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
@@ -115,7 +121,7 @@ void weft_ze_queues_sweep(struct weft_device *device)
     struct weft_device_queue *over = NULL, *left;
     pthread_mutex_lock(&device->lock);
     for (struct weft_device_queue **at = &device->left; (left = *at);) {
-        if (device->driver.zeEventQueryStatus(left->end->handle) == ZE_RESULT_NOT_READY) {
+        if (weft_ze_event_state(left->end) == ZE_RESULT_NOT_READY) {
             at = &left->next;
             continue;
         }

@@ -19,7 +19,7 @@
 static int reach(void *arg, const void *pointer, const char *prefix, uintptr_t *begin, uintptr_t *end)
 {
     const struct weft_device_queue *queue = arg;
-    int64_t bytes = weft_ze_reached(queue, pointer, prefix);
+    int64_t bytes = weft_ze_reached(queue, pointer, 1, prefix);
     if (bytes == 0)
         return queue->device->params.fail(
             WEFT_UNSUPPORTED,
@@ -61,7 +61,8 @@ static int collective_check(struct weft_device_queue *queue, const struct weft_d
 /* --- running */
 
 static ze_result_t launch(struct weft_device_queue *queue, ze_kernel_handle_t kernel,
-                          const struct weft_ze_steps *steps, uint32_t word_count, const uint64_t *stop)
+                          const struct weft_ze_steps *steps, uint32_t word_count, const uint64_t *stop,
+                          const struct weft_device_event *end)
 {
     const struct weft_ze_driver *driver = &queue->device->driver;
     ze_result_t result = driver->zeKernelSetArgumentValue(kernel, 0, sizeof steps->words, &steps->words);
@@ -72,42 +73,32 @@ static ze_result_t launch(struct weft_device_queue *queue, ze_kernel_handle_t ke
     if (result == ZE_RESULT_SUCCESS && queue->is_open_ended)
         result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
     if (result == ZE_RESULT_SUCCESS)
-        result = weft_ze_channel_append(queue, &(struct weft_ze_command){.kernel = kernel, .blocks = 1});
+        result = weft_ze_channel_append(
+            queue, &(struct weft_ze_command){.kernel = kernel, .blocks = 1, .signal = end->handle});
     return result;
 }
 
-/* Behind a device collective, as behind what else may never end (queue.c). */
-static ze_result_t mark_end(struct weft_device_queue *queue, struct weft_ze_steps *steps,
-                            struct weft_device_event *behind)
-{
-    queue->is_open_ended = 1;
-    ze_result_t result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = behind->handle});
-    if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(behind);
-        return result;
-    }
-    weft_ze_event_use(behind);
-    steps->end = behind;
-    weft_ze_queue_stands(queue, behind);
-    return result;
-}
-
-/* With memory for the steps. */
+/* With memory for the steps. The launch itself signals its end, so that none is ever in flight without one. */
 static ze_result_t queue_up(struct weft_device_queue *queue, const struct weft_device_collective *collective,
                             int family, ze_kernel_handle_t kernel, struct weft_ze_steps *steps)
 {
-    struct weft_device_event *behind = weft_ze_event_get(queue->device, queue->ordinal);
-    ze_result_t result = behind ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    struct weft_device_event *end = weft_ze_event_get(queue->device, queue->ordinal);
+    ze_result_t result = end ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     uint32_t used = 0;
     for (uint32_t i = 0; i < collective->step_count; i++)
         used += weft_kernel_step_encode(steps->words + used, collective, &collective->steps[i], family);
     if (result == ZE_RESULT_SUCCESS)
-        result = launch(queue, kernel, steps, used, collective->stop);
-    if (result == ZE_RESULT_SUCCESS)
-        return mark_end(queue, steps, behind);
-    if (behind)
-        weft_ze_event_unused(behind);
-    weft_ze_steps_drop(queue, steps);
+        result = launch(queue, kernel, steps, used, collective->stop, end);
+    if (result != ZE_RESULT_SUCCESS) {
+        if (end)
+            weft_ze_event_unused(end);
+        weft_ze_steps_drop(queue, steps);
+        return result;
+    }
+    weft_ze_event_use(end);
+    steps->end = end;
+    weft_ze_queue_stands(queue, end); /* it may never end, as what else is waited for (queue.c) */
+    queue->is_open_ended = 1;
     return result;
 }
 

@@ -127,7 +127,7 @@ void weft_ze_waits_sweep(struct weft_device *device, int is_last)
     pthread_mutex_lock(&device->lock);
     while ((wait = *at)) {
         if (!wait->is_free ||
-            (!is_last && device->driver.zeEventQueryStatus(wait->opens->handle) == ZE_RESULT_NOT_READY)) {
+            (!is_last && weft_ze_event_state(wait->opens) == ZE_RESULT_NOT_READY)) {
             at = &wait->next;
             continue;
         }

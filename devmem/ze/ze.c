@@ -48,6 +48,7 @@ static void ze_close(struct weft_device *device)
         weft_ze_queues_end(device);
         weft_ze_waits_sweep(device, 1);
     }
+    weft_ze_residents_end(device, is_here && !device->left);
     for (int i = 0; i < device->count; i++) /* kernels of queues that were left may be in flight */
         weft_ze_launcher_close(device, i, is_here && !device->left);
     if (is_here) {

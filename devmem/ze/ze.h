@@ -90,6 +90,9 @@ struct weft_ze_ordinal {
     struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
     struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
+    atomic_int is_resident_said;              /* that others' memory cannot be made resident */
+    atomic_llong status_ns;                   /* when the driver was last asked whether it is lost, */
+    atomic_int is_lost;                       /* and what it said */
 };
 
 enum weft_ze_peer { WEFT_ZE_PEER_UNASKED = 0, WEFT_ZE_PEER_REACHED, WEFT_ZE_PEER_UNREACHED };
@@ -141,6 +144,7 @@ struct weft_device {
     struct weft_ze_mapping *mappings; /* mapping.h */
     struct weft_device_queue *left;   /* with work that waits for ever */
     struct weft_device_wait *waits;   /* that were left to queues */
+    struct weft_ze_resident *residents; /* resident.c */
 };
 
 struct weft_device_queue {
@@ -191,6 +195,14 @@ int weft_ze_release(struct weft_device *device, void *memory);
 int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int may_wait);
 int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 
+/* --- resident.c */
+
+/* Whether kernels of the ordinal reach the memory, which its device reaches, by an address that is no parameter: 1; 0 with a text. may_wait 0: as far as
+ * that is known, without a text. */
+int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span,
+                          int may_wait, char text[WEFT_ZE_TEXT]);
+void weft_ze_residents_end(struct weft_device *device, int is_here);
+
 /* --- share.c */
 
 int weft_ze_export_dmabuf(struct weft_device *device, const void *memory, size_t size, int *fd,
@@ -223,6 +235,8 @@ void weft_ze_event_free(struct weft_device_event *event);
 /* Gives back one that nothing signals. */
 void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
+/* What the driver says of it; ZE_RESULT_ERROR_DEVICE_LOST also where only the device says so, which is asked now and then. */
+ze_result_t weft_ze_event_state(struct weft_device_event *event);
 /* Work on the ordinal has failed: opens the stream waits that its queues were to open. */
 void weft_ze_events_rescue(struct weft_device *device, int ordinal);
 /* Makes the event, which has not been signalled, one that notes the device's time: weft_ze_command has to name its ticks. */
@@ -288,9 +302,10 @@ int weft_ze_has_kernels(void);
 /* And whether the device runs them; some types may be the host's all the same. */
 int weft_ze_reduces(struct weft_device *device, int ordinal);
 
-/* Bytes from the pointer on that a kernel of the queue's device reaches; 0: none, as it is pinned memory that the driver does not know. Negative with
- * a text, which begins with the prefix. */
-int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, const char *prefix);
+/* Bytes from the pointer on that a kernel of the queue's device reaches, as a parameter, or as an address in steps; 0: none, as it is pinned memory that the
+ * driver does not know. Negative with a text, which begins with the prefix. */
+int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *pointer, int is_in_steps,
+                        const char *prefix);
 
 /* --- run.c, probe.c */
 

@@ -157,6 +157,113 @@ static int reach(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* --- memory of another device */
+
+struct far {
+    struct weft_device_queue *queue;
+    uint64_t *stop, *memory; /* the second one on device 1 */
+};
+
+static int far_open(struct far *far)
+{
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake && ops.queue_open(device, 0, &far->queue) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&far->stop) == WEFT_OK);
+    memset(far->stop, 0, 64);
+    *ze_logged = '\0';
+    return ops.allocate(device, 1, WEFT_MEMORY_DEVICE, 64, (void **)&far->memory) != WEFT_OK;
+}
+
+static int far_run(const struct far *far)
+{
+    const struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .word = far->memory, .value = 1};
+    const struct weft_device_collective signal = {.size = sizeof signal,
+                                                  .dtype = WEFT_INT32,
+                                                  .op = WEFT_SUM,
+                                                  .step_count = 1,
+                                                  .steps = &step,
+                                                  .stop = far->stop};
+    int status = ops.run(far->queue, &signal);
+    return status == WEFT_OK && ze_scene_finish(&ops, far->queue) != 1 ? WEFT_SYSTEM : status;
+}
+
+static int far_close(const struct far *far)
+{
+    ops.queue_close(far->queue);
+    ZE_CHECK(ops.release(device, far->memory) == WEFT_OK && ops.release(device, far->stop) == WEFT_OK);
+    return ze_scene_end(&ops, fake, device) || fake->residents;
+}
+
+/* It is made resident when that is asked for, once, also what comes at the address of freed memory. */
+static int make_resident(void)
+{
+    struct far far;
+    ZE_CHECK(far_open(&far) == 0);
+    ZE_CHECK(ops.reaches(device, 0, far.memory, 0) == 0);
+    for (int round = 0; round < 3; round++) {
+        const void *before = far.memory;
+        ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 1 && ops.reaches(device, 0, far.memory, 0) == 1);
+        ZE_CHECK(fake->residents == 1 && far_run(&far) == WEFT_OK && far_run(&far) == WEFT_OK);
+        ZE_CHECK(fake->residents == 1 && fake->violations == 0);
+        ZE_CHECK(ops.release(device, far.memory) == WEFT_OK && fake->residents == 0);
+        ZE_CHECK(ops.allocate(device, 1, WEFT_MEMORY_DEVICE, 64, (void **)&far.memory) == WEFT_OK);
+        ZE_CHECK(before == far.memory && ops.reaches(device, 0, far.memory, 0) == 0);
+    }
+    ZE_CHECK(far_run(&far) == WEFT_OK && fake->residents == 1); /* nobody has asked */
+    return far_close(&far);
+}
+
+/* Earlier releases of Intel's driver refuse it. Then there are no device collectives with such memory, which is said once. */
+static int refuse_residents(void)
+{
+    struct far far;
+    ZE_CHECK(far_open(&far) == 0);
+    fake->resident_result = ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < 3; i++) {
+        ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 0 && far_run(&far) == WEFT_UNSUPPORTED);
+        ZE_CHECK(strstr(ze_said, "step 0 of a device collective: ") &&
+                 strstr(ze_said, "making memory on device 1 at") && strstr(ze_said, "INVALID_ARGUMENT"));
+    }
+    ZE_CHECK(ze_logged_count("such memory is used by copies alone") == 1);
+    return far_close(&far);
+}
+
+/* Of a part of a pool nobody can say where the driver would map it. */
+static int refuse_parts(void)
+{
+    struct far far;
+    void *parts[2];
+    const ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    ZE_CHECK(far_open(&far) == 0);
+    fake->pool_bytes = 65536;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(device->driver.zeMemAllocDevice(device->places[0].context, &desc, 512, 512,
+                                                 device->ordinals[1].device, &parts[i]) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(ops.reaches(device, 0, parts[1], 1) == 0 && fake->violations == 0);
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(device->driver.zeMemFree(device->places[0].context, parts[i]) == ZE_RESULT_SUCCESS);
+    return far_close(&far);
+}
+
+static ze_result_t do_nothing(ze_context_handle_t context, ze_device_handle_t of, void *memory, size_t size)
+{
+    (void)context, (void)of, (void)memory, (void)size;
+    return ZE_RESULT_SUCCESS;
+}
+
+/* The fake driver finds a kernel that uses another device's memory which is not resident. */
+static int plant_absent(void)
+{
+    struct far far;
+    ZE_CHECK(far_open(&far) == 0);
+    device->driver.zeContextMakeMemoryResident = do_nothing;
+    ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 1);
+    ZE_CHECK(far_run(&far) == WEFT_OK && fake->violations == 1);
+    ZE_CHECK(strstr(fake->first_violation, "another device's memory that is not resident"));
+    fake->violations = 0;
+    return far_close(&far);
+}
+
 /* One behind the other, each with memory of its own as long as the one before waits, and that is used again. */
 static int keep_steps(void)
 {
@@ -201,12 +308,18 @@ TEST(test_busy, busy)
 TEST(test_build, no_module)
 TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
+TEST(test_residents, make_resident)
+TEST(test_residents_refused, refuse_residents)
+TEST(test_parts, refuse_parts)
+TEST(test_absent, plant_absent)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),   cmocka_unit_test(test_host),
                                        cmocka_unit_test(test_atomics), cmocka_unit_test(test_busy),
                                        cmocka_unit_test(test_build),   cmocka_unit_test(test_reach),
-                                       cmocka_unit_test(test_steps)};
+                                       cmocka_unit_test(test_steps),   cmocka_unit_test(test_residents),
+                                       cmocka_unit_test(test_residents_refused),
+                                       cmocka_unit_test(test_parts),   cmocka_unit_test(test_absent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

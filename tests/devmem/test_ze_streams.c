@@ -282,6 +282,31 @@ static int open_all(void)
     return end(stream);
 }
 
+/* Intel's driver says of an event nothing but whether it is signalled, and of the device that it hangs. */
+static int ask_the_device(void)
+{
+    void *stream;
+    struct weft_device_wait *wait;
+    struct weft_device_queue *queue;
+    struct weft_device_event *behind;
+    ZE_CHECK(begin(&stream, NULL) == 0 && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    struct weft_device_event *never = weft_ze_event_get(device, 0);
+    ZE_CHECK(never && ops.await(queue, never) == WEFT_OK && ops.mark(queue, &behind) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK && ops.wait_open(wait, queue) == WEFT_OK);
+    ZE_CHECK(ops.test(behind) == 0);
+    fake->events_keep_quiet = fake->is_lost = 1;
+    ZE_CHECK(await(behind) == WEFT_SYSTEM && strstr(ze_said, "ZE_RESULT_ERROR_DEVICE_LOST"));
+    ZE_CHECK(device->driver.zeEventQueryStatus(wait->opens->handle) == ZE_RESULT_SUCCESS);
+    fake->events_keep_quiet = fake->is_lost = 0;
+    ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS);
+    ops.wait_free(wait);
+    ops.event_free(behind);
+    ops.event_free(never);
+    ops.queue_close(queue);
+    ZE_CHECK(streams.sync(stream) == 0);
+    return end(stream);
+}
+
 /* --- many */
 
 static int use_again(void)
@@ -365,6 +390,7 @@ TEST(test_beside, stand_beside)
 TEST(test_clock, look_at_the_clock)
 TEST(test_failures, fail_by_the_driver)
 TEST(test_opened, open_all)
+TEST(test_quiet, ask_the_device)
 TEST(test_again, use_again)
 TEST(test_many, close_many)
 TEST(test_closed, close_in_front)
@@ -375,7 +401,7 @@ int main(void)
         cmocka_unit_test(test_pointers), cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
         cmocka_unit_test(test_failures), cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
         cmocka_unit_test(test_many),     cmocka_unit_test(test_closed), cmocka_unit_test(test_line),
-        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_beside),   cmocka_unit_test(test_quiet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
 ze_result_t fake_device_external(ze_device_handle_t device,
                                  ze_device_external_memory_properties_t *properties);
 ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t *value);
+ze_result_t fake_device_status(ze_device_handle_t device);
 ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties);
 ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties);
 uint32_t fake_group_size(void);
@@ -90,6 +91,9 @@ ze_result_t fake_free(ze_context_handle_t context, void *memory);
 ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memory,
                                   ze_memory_allocation_properties_t *properties, ze_device_handle_t *device);
 ze_result_t fake_address_range(ze_context_handle_t context, const void *memory, void **base, size_t *size);
+ze_result_t fake_make_resident(ze_context_handle_t context, ze_device_handle_t device, void *memory,
+                               size_t size);
+ze_result_t fake_evict(ze_context_handle_t context, ze_device_handle_t device, void *memory, size_t size);
 /* Where the driver itself reaches size bytes of an allocation, or of the host's own memory; NULL: of its own, but of no allocation. One more
  * command in flight uses them, or less. */
 void *fake_reach(const void *memory, size_t size, int driver);

@@ -62,6 +62,9 @@ void fake_collective_run(const struct fake_launch *launch);
 
 /* What a kernel of the device reaches at the pointer: where the driver has it, and the allocation around it. 0: nothing. */
 int fake_kernel_reach(const void *memory, int device, char **reached, struct fake_span *span);
+/* Whether a kernel of the device reaches it by an address that is none of its arguments: its own, the host's and shared memory, and what has been made
+ * resident. */
+int fake_is_resident(const void *memory, int device);
 ze_memory_type_t fake_type(const void *memory);
 
 /* --- module.c */

@@ -16,6 +16,7 @@ struct allocation {
     struct fake_context *context;
     int commands;   /* in flight that use it */
     int kernels;    /* that run now with its memory as a parameter; of a pool, with any part's */
+    uint32_t residents; /* bits: devices that it was made resident for */
     int may_export; /* was asked for when it was allocated */
     int is_pool;    /* parts of it are given out */
     int is_imported;

@@ -268,6 +268,51 @@ ze_result_t fake_alloc_shared(ze_context_handle_t context, const ze_device_mem_a
                     memory);
 }
 
+/* --- residency */
+
+int fake_is_resident(const void *memory, int device)
+{
+    const struct allocation *one = fake_find(memory);
+    return one && (one->type != ZE_MEMORY_TYPE_DEVICE || one->device == NULL ||
+                   fake_device_index(one->device, "a kernel") == device || one->residents >> device & 1);
+}
+
+/* Of a part of a pool the driver would map the whole pool, where the part is. */
+static ze_result_t change_residency(ze_context_handle_t context, ze_device_handle_t device,
+                                    const void *memory, size_t size, int is_resident, const char *call)
+{
+    struct fake_context *of = fake_context_find(context, call);
+    int on = of ? fake_device_index(device, call) : -1;
+    if (on < 0)
+        return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    pthread_mutex_lock(&fake_lock);
+    struct allocation *one = fake_find(memory), *whole_one = fake_find_whole(memory);
+    int is_whole = one && one == whole_one && one->base == memory && size <= one->size &&
+                   one->context->driver == of->driver;
+    int is_idle = !one || is_resident || !one->commands;
+    if (is_whole && is_idle && !(is_resident && ze_fake.resident_result)) {
+        ze_fake.residents += is_resident - (int)(one->residents >> on & 1);
+        one->residents = (one->residents & ~(1u << on)) | (uint32_t)is_resident << on;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    if (!fake_expect(is_whole, call, "Core Programming Guide, Memory, Residency",
+                     "this is no whole allocation of this driver's") ||
+        !fake_expect(is_idle, call, call, "a command in flight uses the memory"))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    return is_resident ? (ze_result_t)ze_fake.resident_result : ZE_RESULT_SUCCESS;
+}
+
+ze_result_t fake_make_resident(ze_context_handle_t context, ze_device_handle_t device, void *memory,
+                               size_t size)
+{
+    return change_residency(context, device, memory, size, 1, "zeContextMakeMemoryResident");
+}
+
+ze_result_t fake_evict(ze_context_handle_t context, ze_device_handle_t device, void *memory, size_t size)
+{
+    return change_residency(context, device, memory, size, 0, "zeContextEvictMemory");
+}
+
 /* With the lock. A pool goes with its last part. */
 static void end(struct allocation *one)
 {
@@ -275,6 +320,7 @@ static void end(struct allocation *one)
     if (!one->is_imported)
         memset(fake_reached(one), 0xdd, one->size < 65536 ? one->size : 65536);
     one->context->objects--;
+    ze_fake.residents -= __builtin_popcount(one->residents);
     ze_fake.allocations--;
     if (pool == one) {
         fake_external_end(one);

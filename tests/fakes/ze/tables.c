@@ -47,6 +47,7 @@ API ze_result_t zeGetDeviceProcAddrTable(ze_api_version_t version, ze_device_ddi
     table->pfnGetModuleProperties = fake_device_modules;
     table->pfnGetExternalMemoryProperties = fake_device_external;
     table->pfnCanAccessPeer = fake_device_peer;
+    table->pfnGetStatus = fake_device_status;
     table->pfnPciGetPropertiesExt = fake_device_pci;
     table->pfnGetCommandQueueGroupProperties = fake_device_groups;
     return result;
@@ -59,6 +60,8 @@ API ze_result_t zeGetContextProcAddrTable(ze_api_version_t version, ze_context_d
         return result;
     table->pfnCreate = fake_context_create;
     table->pfnDestroy = fake_context_destroy;
+    table->pfnMakeMemoryResident = fake_make_resident;
+    table->pfnEvictMemory = fake_evict;
     return result;
 }
 

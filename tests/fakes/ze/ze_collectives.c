@@ -137,8 +137,11 @@ static uint32_t look_for(uintptr_t address)
     char *reached = NULL;
     pthread_mutex_lock(&fake_lock);
     int is_found = fake_kernel_reach((const void *)address, here.launch->device, &reached, &span);
+    int is_resident = fake_is_resident((const void *)address, here.launch->device);
     uint32_t flag = flag_of(fake_type((const void *)address));
     pthread_mutex_unlock(&fake_lock);
+    fake_expect(is_resident, "a device collective", "Core Programming Guide, Memory, Residency",
+                "an address in its steps is another device's memory that is not resident");
     if (!is_found)
         fault("which the device does not reach", address);
     if (!(here.launch->indirect & flag))

@@ -38,6 +38,9 @@ struct ze_fake {
     uint32_t no_pci, no_memories; /* extensions that it lacks */
     uint32_t no_immediate;        /* command lists */
     uint32_t is_lost;             /* no command ends any more */
+    uint32_t events_keep_quiet;   /* of that, as those of Intel's driver; the device says it */
+    uint32_t resident_result;     /* ze_result_t of making another device's memory resident */
+    _Atomic int residents;        /* allocations that are resident for another device, each time */
     uint32_t export_result, alloc_result, list_result, pool_result, event_result, append_result;
     uint32_t no_peers;      /* no device reaches another's memory */
     uint32_t no_dmabuf;     /* no memory is exported or imported */

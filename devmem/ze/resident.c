@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of another device that device collectives use. Their addresses are in steps, so kernels reach only what a driver has let them into as a whole. Intel's
+ * driver lets them into what is the kernel's own device's, whosever context it is of, and into the driver's host and shared memory. Memory of
+ * another device it maps for the kernel's when it is a kernel's parameter, or is made resident; earlier releases map it somewhere else then, and
+ * refuse to make it resident. So it is made resident, once for each identity, and where that fails device collectives do not reach it.
+ *
+ * Of a part of a pool the driver would map the pool, at the part's address. Such parts are refused.
+ *
+ * Source: oneAPI Level Zero Specification, zeContextMakeMemoryResident, zeContextEvictMemory: freed memory is evicted by itself.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "devmem/ze/ze.h"
+
+struct weft_ze_resident {
+    int ordinal; /* that it is resident for */
+    uint64_t base, identity;
+    size_t length;
+    struct weft_ze_resident *next;
+};
+
+static ze_context_handle_t context_of(const struct weft_device *device, int ordinal)
+{
+    return device->places[device->ordinals[ordinal].place].context;
+}
+
+static int is_known(struct weft_device *device, int ordinal, uint64_t identity)
+{
+    pthread_mutex_lock(&device->lock);
+    const struct weft_ze_resident *known = device->residents;
+    while (known && (known->ordinal != ordinal || known->identity != identity))
+        known = known->next;
+    pthread_mutex_unlock(&device->lock);
+    return known != NULL;
+}
+
+static int is_there(struct weft_device *device, const struct weft_ze_resident *resident)
+{
+    struct weft_device_span span;
+    int place;
+    return weft_ze_look(device, (const void *)(uintptr_t)resident->base, &span, &place) &&
+           span.identity == resident->identity;
+}
+
+/* What has been freed is forgotten. What comes meanwhile of another thread is kept. */
+static void add(struct weft_device *device, struct weft_ze_resident *added)
+{
+    pthread_mutex_lock(&device->lock);
+    struct weft_ze_resident *all = device->residents, *one;
+    device->residents = NULL;
+    pthread_mutex_unlock(&device->lock);
+    added->next = all;
+    for (struct weft_ze_resident **at = &added->next; (one = *at);) {
+        if (is_there(device, one)) {
+            at = &one->next;
+        } else {
+            *at = one->next;
+            free(one);
+        }
+    }
+    pthread_mutex_lock(&device->lock);
+    struct weft_ze_resident **last = &device->residents;
+    while (*last)
+        last = &(*last)->next;
+    *last = added;
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Whether the driver has memory with the same number right in front. */
+static int is_in_pool(const struct weft_device *device, int ordinal, uint64_t base)
+{
+    ze_memory_allocation_properties_t properties[2];
+    for (int i = 0; i < 2; i++) {
+        properties[i] = (ze_memory_allocation_properties_t){
+            .stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
+        const void *memory = (const void *)(uintptr_t)(base - (uint64_t)i);
+        if (device->driver.zeMemGetAllocProperties(context_of(device, ordinal), memory, &properties[i],
+                                                   NULL) != ZE_RESULT_SUCCESS)
+            return 0;
+    }
+    return properties[1].type != ZE_MEMORY_TYPE_UNKNOWN && properties[0].id == properties[1].id;
+}
+
+static ze_result_t make(struct weft_device *device, int ordinal, const struct weft_device_span *span)
+{
+    void *base = (void *)(uintptr_t)span->base;
+    struct weft_ze_resident *added = malloc(sizeof *added);
+    if (!added)
+        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    *added = (struct weft_ze_resident){ordinal, span->base, span->identity, span->length, NULL};
+    ze_result_t result =
+        is_in_pool(device, ordinal, span->base)
+            ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+            : device->driver.zeContextMakeMemoryResident(
+                  context_of(device, ordinal), device->ordinals[ordinal].device, base, span->length);
+    if (result == ZE_RESULT_SUCCESS)
+        add(device, added);
+    else
+        free(added);
+    return result;
+}
+
+int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span,
+                          int may_wait, char text[WEFT_ZE_TEXT])
+{
+    struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    *text = '\0';
+    if (span->kind != WEFT_MEMORY_DEVICE || span->ordinal == ordinal || span->ordinal < 0 ||
+        is_known(device, ordinal, span->identity))
+        return 1;
+    if (!may_wait)
+        return 0;
+    ze_result_t result = make(device, ordinal, span);
+    if (result == ZE_RESULT_SUCCESS)
+        return 1;
+    weft_ze_word(result, text, "making memory on device %d at %p resident for Level Zero device %d",
+                 span->ordinal, (void *)(uintptr_t)span->base, ordinal);
+    if (!atomic_exchange(&known->is_resident_said, 1))
+        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; such memory is used by copies alone", text);
+    return 0;
+}
+
+void weft_ze_residents_end(struct weft_device *device, int is_here)
+{
+    struct weft_ze_resident *one;
+    while ((one = device->residents)) {
+        device->residents = one->next;
+        if (is_here && is_there(device, one))
+            device->driver.zeContextEvictMemory(context_of(device, one->ordinal),
+                                                device->ordinals[one->ordinal].device,
+                                                (void *)(uintptr_t)one->base, one->length);
+        free(one);
+    }
+}
