@@ -95,7 +95,7 @@ int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT
         return 0;
     pthread_mutex_unlock(&launcher->lock);
     pthread_mutex_lock(&launcher->probe_lock);
-    if (launcher->passes == WEFT_ZE_MEETS_UNTRIED) {
+    if (launcher->passes == WEFT_ZE_ANSWER_UNTRIED) {
         int passes = run(device, ordinal);
         snprintf(text, WEFT_ZE_TEXT,
                  passes < 0
@@ -106,9 +106,9 @@ int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT
             device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);
         memcpy(launcher->passes_text, text, sizeof launcher->passes_text);
         if (passes >= 0)
-            launcher->passes = passes ? WEFT_ZE_MEETS_YES : WEFT_ZE_MEETS_NO;
+            launcher->passes = passes ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;
     }
-    int passes = launcher->passes == WEFT_ZE_MEETS_YES;
+    int passes = launcher->passes == WEFT_ZE_ANSWER_YES;
     memcpy(text, launcher->passes_text, WEFT_ZE_TEXT);
     pthread_mutex_unlock(&launcher->probe_lock);
     return passes;

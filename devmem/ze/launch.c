@@ -46,7 +46,8 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
                                    "%sLevel Zero device %d cannot reach memory on device %d at %p", prefix,
                                    queue->ordinal, span.ordinal, pointer);
     if (is_in_steps && !weft_ze_make_resident(device, queue->ordinal, &span, 1, text))
-        return device->params.fail(WEFT_UNSUPPORTED, "%sout of reach of device collectives: %s", prefix, text);
+        return device->params.fail(WEFT_UNSUPPORTED, "%sout of reach of device collectives: %s", prefix,
+                                   text);
     return (int64_t)(span.base + span.length - (uint64_t)(uintptr_t)pointer);
 }
 
@@ -210,7 +211,12 @@ int weft_ze_reduce(struct weft_device_queue *queue, const struct weft_device_red
     struct weft_ze_launcher *launcher = weft_ze_launcher_lock(queue, family, reduction->op, &status);
     if (!launcher)
         return status;
+    int is_question = !reduction->count && launcher->meets == WEFT_ZE_ANSWER_YES;
     status = reduce(queue, launcher, family, reduction);
     pthread_mutex_unlock(&launcher->lock);
+    /* Device collectives of the type have a module of their own. In run() it would be too late to find that it fails, and to have peers wait meanwhile. */
+    if (status == WEFT_OK && is_question &&
+        (launcher = weft_ze_launcher_lock(queue, WEFT_ZE_COLLECTIVES + family, reduction->op, &status)))
+        pthread_mutex_unlock(&launcher->lock);
     return status;
 }

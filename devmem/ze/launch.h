@@ -28,11 +28,11 @@ struct weft_ze_launcher {
     struct weft_ze_module modules[WEFT_ZE_MODULE_COUNT];
     ze_kernel_handle_t kernels[WEFT_ZE_KERNEL_COUNT];
     pthread_mutex_t probe_lock;    /* until meets is known */
-    int meets;                     /* enum weft_ze_meets; with lock */
+    int meets;                     /* enum weft_ze_answer; with lock */
     char meets_text[WEFT_ZE_TEXT]; /* why not */
     int tries;                     /* at which the device was busy */
     void *words[WEFT_ZE_TRIES];    /* of each, where kernels that were left may look; NULL: none */
-    int passes;                    /* enum weft_ze_meets of queues and streams, beside.c; with probe_lock */
+    int passes;                    /* enum weft_ze_answer of queues and streams, beside.c; with probe_lock */
     char passes_text[WEFT_ZE_TEXT];
 };
 
@@ -48,8 +48,8 @@ struct weft_ze_steps {
 ze_result_t weft_ze_steps_take(struct weft_device_queue *queue, size_t bytes, struct weft_ze_steps **taken);
 void weft_ze_steps_drop(struct weft_device_queue *queue, struct weft_ze_steps *dropped);
 
-/* Whether two kernels in two queues get on while each waits for the other. */
-enum weft_ze_meets { WEFT_ZE_MEETS_UNTRIED = 0, WEFT_ZE_MEETS_YES, WEFT_ZE_MEETS_NO };
+/* What trying has shown, of kernels that meet (probe.c) and of queues beside streams (beside.c). */
+enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
 /* The launcher of the queue's device, locked, with a kernel loaded for an operation. NULL with a text and the status of why not:
  * WEFT_UNSUPPORTED where the device does not have it. What the program has not asked for is said once in the log. */

@@ -98,12 +98,10 @@ static void refuse(const struct weft_device *device, struct weft_ze_launcher *la
     int is_said = 0;
     for (int m = 0; m < WEFT_ZE_MODULE_COUNT; m++)
         is_said |= strncmp(launcher->modules[m].text, text, sizeof module->text - 1) == 0;
-    if (number == weft_ze_module_of(WEFT_ZE_PROBE) && launcher->meets == WEFT_ZE_MEETS_UNTRIED)
+    if (number == weft_ze_module_of(WEFT_ZE_PROBE) && launcher->meets == WEFT_ZE_ANSWER_UNTRIED)
         is_said = 1; /* who probes says it */
     if (!is_said)
-        device->params.log(level, "%s; %s", text,
-                           is_collective(number) ? "there are no such device collectives"
-                                                 : "the host reduces");
+        device->params.log(level, "%s; %s", text, "the host reduces");
     snprintf(module->text, sizeof module->text, "%.*s", (int)sizeof module->text - 1, text);
     module->state = is_final ? WEFT_ZE_MODULE_REFUSED : WEFT_ZE_MODULE_UNTRIED;
 }

@@ -13,8 +13,8 @@
 
 struct weft_ze_mapping {
     int place, ordinal; /* the driver, and the device that works with it */
-    dev_t of_device;  /* which file the dma-buf is; */
-    ino_t inode;      /* 0: that is not known */
+    dev_t of_device;    /* which file the dma-buf is; */
+    ino_t inode;        /* 0: that is not known */
     char *base;
     uint64_t length; /* that the driver says it has mapped */
     int fd;          /* -1: the driver has closed it */

@@ -121,21 +121,6 @@ int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int 
     return state == WEFT_ZE_PEER_REACHED;
 }
 
-int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
-{
-    struct weft_device_span span;
-    char text[WEFT_ZE_TEXT];
-    int place;
-    if (weft_ze_check(device, ordinal) != WEFT_OK || !weft_ze_look(device, pointer, &span, &place) ||
-        place < 0)
-        return 0; /* of what is pinned the driver knows nothing: pin.c */
-    if (span.ordinal < 0 || span.kind != WEFT_MEMORY_DEVICE)
-        return place == device->ordinals[ordinal].place;
-    return weft_ze_reaches_peer(device, ordinal, span.ordinal, may_wait) &&
-           (!weft_ze_meets(device, ordinal) ||
-            weft_ze_make_resident(device, ordinal, &span, may_wait, text));
-}
-
 /* --- of weft's own */
 
 static ze_result_t allocate(const struct weft_device *device, int ordinal, enum weft_memory_kind kind,

@@ -59,9 +59,9 @@ static ze_result_t launch(const struct probe *probe, ze_kernel_handle_t kernel, 
     for (uint32_t i = 0; i < sizeof words / sizeof *words && result == ZE_RESULT_SUCCESS; i++)
         result = driver->zeKernelSetArgumentValue(kernel, i, sizeof words[i], &words[i]);
     if (result == ZE_RESULT_SUCCESS)
-        result = weft_ze_channel_append(probe->queues[which],
-                                        &(struct weft_ze_command){
-                                            .kernel = kernel, .blocks = 1, .signal = end->handle});
+        result = weft_ze_channel_append(
+            probe->queues[which],
+            &(struct weft_ze_command){.kernel = kernel, .blocks = 1, .signal = end->handle});
     if (result == ZE_RESULT_SUCCESS)
         weft_ze_queue_stands(probe->queues[which], end);
     else if (end)
@@ -171,19 +171,19 @@ void weft_ze_probe(struct weft_device *device, int ordinal)
     struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
     if (!launcher)
         return;
-    int is_known = launcher->meets != WEFT_ZE_MEETS_UNTRIED;
+    int is_known = launcher->meets != WEFT_ZE_ANSWER_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
     if (is_known)
         return;
     pthread_mutex_lock(&launcher->probe_lock); /* the others wait for what comes of it */
     pthread_mutex_lock(&launcher->lock);
-    is_known = launcher->meets != WEFT_ZE_MEETS_UNTRIED;
+    is_known = launcher->meets != WEFT_ZE_ANSWER_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
     int meets = is_known ? 1 : run(&probe), is_again = 0;
     pthread_mutex_lock(&launcher->lock);
     if (!is_known) {
         is_again = probe.was_busy && ++launcher->tries < WEFT_ZE_TRIES;
-        launcher->meets = meets ? WEFT_ZE_MEETS_YES : is_again ? WEFT_ZE_MEETS_UNTRIED : WEFT_ZE_MEETS_NO;
+        launcher->meets = meets ? WEFT_ZE_ANSWER_YES : is_again ? WEFT_ZE_ANSWER_UNTRIED : WEFT_ZE_ANSWER_NO;
         memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
     }
     pthread_mutex_unlock(&launcher->lock);
@@ -197,7 +197,7 @@ int weft_ze_meets(struct weft_device *device, int ordinal)
     struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
     if (!launcher)
         return 0;
-    int meets = launcher->meets == WEFT_ZE_MEETS_YES;
+    int meets = launcher->meets == WEFT_ZE_ANSWER_YES;
     pthread_mutex_unlock(&launcher->lock);
     return meets;
 }

@@ -106,7 +106,8 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
         return;
     }
     ze_result_t result = await_end(queue);
-    if (result == ZE_RESULT_ERROR_DEVICE_LOST || weft_ze_event_state(queue->end) == ZE_RESULT_ERROR_DEVICE_LOST)
+    if (result == ZE_RESULT_ERROR_DEVICE_LOST ||
+        weft_ze_event_state(queue->end) == ZE_RESULT_ERROR_DEVICE_LOST)
         weft_ze_events_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);

@@ -72,8 +72,8 @@ static int is_in_pool(const struct weft_device *device, int ordinal, uint64_t ba
 {
     ze_memory_allocation_properties_t properties[2];
     for (int i = 0; i < 2; i++) {
-        properties[i] = (ze_memory_allocation_properties_t){
-            .stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
+        properties[i] =
+            (ze_memory_allocation_properties_t){.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
         const void *memory = (const void *)(uintptr_t)(base - (uint64_t)i);
         if (device->driver.zeMemGetAllocProperties(context_of(device, ordinal), memory, &properties[i],
                                                    NULL) != ZE_RESULT_SUCCESS)
@@ -89,11 +89,11 @@ static ze_result_t make(struct weft_device *device, int ordinal, const struct we
     if (!added)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     *added = (struct weft_ze_resident){ordinal, span->base, span->identity, span->length, NULL};
-    ze_result_t result =
-        is_in_pool(device, ordinal, span->base)
-            ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
-            : device->driver.zeContextMakeMemoryResident(
-                  context_of(device, ordinal), device->ordinals[ordinal].device, base, span->length);
+    ze_result_t result = is_in_pool(device, ordinal, span->base)
+                             ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+                             : device->driver.zeContextMakeMemoryResident(context_of(device, ordinal),
+                                                                          device->ordinals[ordinal].device,
+                                                                          base, span->length);
     if (result == ZE_RESULT_SUCCESS)
         add(device, added);
     else
@@ -119,6 +119,20 @@ int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct 
     if (!atomic_exchange(&known->is_resident_said, 1))
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; such memory is used by copies alone", text);
     return 0;
+}
+
+int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
+{
+    struct weft_device_span span;
+    char text[WEFT_ZE_TEXT];
+    int place;
+    if (weft_ze_check(device, ordinal) != WEFT_OK || !weft_ze_look(device, pointer, &span, &place) ||
+        place < 0)
+        return 0; /* of what is pinned the driver knows nothing: pin.c */
+    if (span.ordinal < 0 || span.kind != WEFT_MEMORY_DEVICE)
+        return place == device->ordinals[ordinal].place;
+    return weft_ze_reaches_peer(device, ordinal, span.ordinal, may_wait) &&
+           (!weft_ze_meets(device, ordinal) || weft_ze_make_resident(device, ordinal, &span, may_wait, text));
 }
 
 void weft_ze_residents_end(struct weft_device *device, int is_here)

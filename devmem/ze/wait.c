@@ -126,8 +126,7 @@ void weft_ze_waits_sweep(struct weft_device *device, int is_last)
     struct weft_device_wait **at = &device->waits, *wait, *over = NULL;
     pthread_mutex_lock(&device->lock);
     while ((wait = *at)) {
-        if (!wait->is_free ||
-            (!is_last && weft_ze_event_state(wait->opens) == ZE_RESULT_NOT_READY)) {
+        if (!wait->is_free || (!is_last && weft_ze_event_state(wait->opens) == ZE_RESULT_NOT_READY)) {
             at = &wait->next;
             continue;
         }

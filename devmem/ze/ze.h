@@ -141,9 +141,9 @@ struct weft_device {
     struct weft_ze_pin *pins;
     pthread_mutex_t imports_lock; /* of imports and mappings, also while the driver maps */
     struct weft_ze_import *imports;
-    struct weft_ze_mapping *mappings; /* mapping.h */
-    struct weft_device_queue *left;   /* with work that waits for ever */
-    struct weft_device_wait *waits;   /* that were left to queues */
+    struct weft_ze_mapping *mappings;   /* mapping.h */
+    struct weft_device_queue *left;     /* with work that waits for ever */
+    struct weft_device_wait *waits;     /* that were left to queues */
     struct weft_ze_resident *residents; /* resident.c */
 };
 
@@ -193,7 +193,6 @@ int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_k
 int weft_ze_release(struct weft_device *device, void *memory);
 /* Whether work of a device reaches memory of another, or of its own: 1 or 0. may_wait 0: where the driver has not been asked, 0. */
 int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int may_wait);
-int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 
 /* --- resident.c */
 
@@ -201,6 +200,7 @@ int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer
  * that is known, without a text. */
 int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span,
                           int may_wait, char text[WEFT_ZE_TEXT]);
+int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 void weft_ze_residents_end(struct weft_device *device, int is_here);
 
 /* --- share.c */

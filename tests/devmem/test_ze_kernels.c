@@ -306,11 +306,12 @@ static int fail_to_build(void)
     ZE_CHECK(asks(queue, WEFT_INT32, WEFT_SUM) == WEFT_UNSUPPORTED);
     ZE_CHECK(asks(queue, WEFT_INT32, WEFT_SUM) == WEFT_UNSUPPORTED && ze_logged_count("\n") == 2);
     fake->module_result = 0;
-    ZE_CHECK(asks(queue, WEFT_INT32, WEFT_SUM) == WEFT_OK && fake->builds == 4 + PROBE_BUILDS);
-    ZE_CHECK(asks(queue, WEFT_FLOAT32, WEFT_SUM) == WEFT_UNSUPPORTED && fake->builds == 4 + PROBE_BUILDS);
+    /* And with it the module for device collectives of the type. */
+    ZE_CHECK(asks(queue, WEFT_INT32, WEFT_SUM) == WEFT_OK && fake->builds == 5 + PROBE_BUILDS);
+    ZE_CHECK(asks(queue, WEFT_FLOAT32, WEFT_SUM) == WEFT_UNSUPPORTED && fake->builds == 5 + PROBE_BUILDS);
     fake->kernel_result = ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     ZE_CHECK(asks(queue, WEFT_INT16, WEFT_SUM) == WEFT_UNSUPPORTED && ze_logged_count("for int16") == 1);
-    ZE_CHECK(fake->modules == 1 + PROBE_BUILDS && fake->logs == 0);
+    ZE_CHECK(fake->modules == 2 + PROBE_BUILDS && fake->logs == 0);
     fake->kernel_result = 0;
     ops.queue_close(queue);
     ops.queue_close(other);

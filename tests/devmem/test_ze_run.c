@@ -157,6 +157,81 @@ static int reach(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* Nothing has to be appended behind a launch for its end to be known. */
+static int fail_behind(void)
+{
+    struct weft_device_queue *queue;
+    uint64_t *words;
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
+    memset(words, 0, 64);
+    int before = fake->allocations;
+    fake->fails_behind_launch = ZE_RESULT_ERROR_UNKNOWN;
+    ZE_CHECK(run(queue, words, 2) == WEFT_OK);
+    fake->fails_behind_launch = fake->append_result = 0;
+    __atomic_store_n(&words[2], 1, __ATOMIC_RELEASE);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1 && words[1] == 1);
+    ZE_CHECK(run(queue, words, 2) == WEFT_OK && ze_scene_finish(&ops, queue) == 1);
+    ZE_CHECK(fake->allocations == before + 1); /* the steps' memory has been used again */
+    ops.queue_close(queue);
+    ZE_CHECK(ops.release(device, words) == WEFT_OK);
+    return ze_scene_end(&ops, fake, device);
+}
+
+/* --- before peers wait */
+
+static int ask(struct weft_device_queue *queue, weft_dtype dtype)
+{
+    _Alignas(16) char nothing[16] = {0};
+    const void *const sources[] = {nothing, nothing};
+    void *const destinations[] = {nothing};
+    const struct weft_device_reduction none = {.size = sizeof none,
+                                               .dtype = dtype,
+                                               .op = WEFT_SUM,
+                                               .source_count = 2,
+                                               .destination_count = 1,
+                                               .sources = sources,
+                                               .destinations = destinations};
+    return ops.reduce(queue, &none);
+}
+
+/* Who asks for a type has all of its kernels compiled. */
+static int load_when_asked(void)
+{
+    struct weft_device_queue *queue;
+    uint64_t *words;
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK && has(0));
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
+    memset(words, 0, 64);
+    words[2] = 1;
+    ZE_CHECK(ask(queue, WEFT_INT32) == WEFT_OK);
+    int builds = fake->builds;
+    ZE_CHECK(run(queue, words, 2) == WEFT_OK && ze_scene_finish(&ops, queue) == 1);
+    ZE_CHECK(fake->builds == builds && ask(queue, WEFT_INT32) == WEFT_OK && fake->builds == builds);
+    ops.queue_close(queue);
+    ZE_CHECK(ops.release(device, words) == WEFT_OK);
+    return ze_scene_end(&ops, fake, device);
+}
+
+/* Where those for device collectives alone fail, the host reduces the type: no call gets as far as run(). */
+static int fail_when_asked(void)
+{
+    struct weft_device_queue *queue;
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK && has(0));
+    *ze_logged = '\0';
+    fake->bad_module = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ask(queue, WEFT_INT32) == WEFT_UNSUPPORTED);
+    ZE_CHECK(ze_logged_count("device collectives of int32 on device 0") == 1 &&
+             ze_logged_count("the host reduces") == 1);
+    ZE_CHECK(ask(queue, WEFT_FLOAT32) == WEFT_OK);
+    ops.queue_close(queue);
+    return ze_scene_end(&ops, fake, device);
+}
+
 /* --- memory of another device */
 
 struct far {
@@ -308,6 +383,9 @@ TEST(test_busy, busy)
 TEST(test_build, no_module)
 TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
+TEST(test_behind, fail_behind)
+TEST(test_asked, load_when_asked)
+TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
 TEST(test_residents_refused, refuse_residents)
 TEST(test_parts, refuse_parts)
@@ -315,11 +393,19 @@ TEST(test_absent, plant_absent)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),   cmocka_unit_test(test_host),
-                                       cmocka_unit_test(test_atomics), cmocka_unit_test(test_busy),
-                                       cmocka_unit_test(test_build),   cmocka_unit_test(test_reach),
-                                       cmocka_unit_test(test_steps),   cmocka_unit_test(test_residents),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),
+                                       cmocka_unit_test(test_host),
+                                       cmocka_unit_test(test_atomics),
+                                       cmocka_unit_test(test_busy),
+                                       cmocka_unit_test(test_build),
+                                       cmocka_unit_test(test_reach),
+                                       cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_residents),
                                        cmocka_unit_test(test_residents_refused),
-                                       cmocka_unit_test(test_parts),   cmocka_unit_test(test_absent)};
+                                       cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_absent),
+                                       cmocka_unit_test(test_behind),
+                                       cmocka_unit_test(test_asked),
+                                       cmocka_unit_test(test_asked_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,10 +143,9 @@ ze_result_t fake_event_host_reset(ze_event_handle_t event)
 
 static ze_result_t state_of(const struct fake_event *event)
 {
-    return event->is_signalled ? ZE_RESULT_SUCCESS
-           : ze_fake.is_lost && !ze_fake.events_keep_quiet
-               ? ZE_RESULT_ERROR_DEVICE_LOST
-                               : ZE_RESULT_NOT_READY;
+    return event->is_signalled                             ? ZE_RESULT_SUCCESS
+           : ze_fake.is_lost && !ze_fake.events_keep_quiet ? ZE_RESULT_ERROR_DEVICE_LOST
+                                                           : ZE_RESULT_NOT_READY;
 }
 
 ze_result_t fake_event_query(ze_event_handle_t event)

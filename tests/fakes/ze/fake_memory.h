@@ -14,11 +14,11 @@ struct allocation {
     ze_device_handle_t device; /* NULL: none */
     uint64_t id;
     struct fake_context *context;
-    int commands;   /* in flight that use it */
-    int kernels;    /* that run now with its memory as a parameter; of a pool, with any part's */
+    int commands;       /* in flight that use it */
+    int kernels;        /* that run now with its memory as a parameter; of a pool, with any part's */
     uint32_t residents; /* bits: devices that it was made resident for */
-    int may_export; /* was asked for when it was allocated */
-    int is_pool;    /* parts of it are given out */
+    int may_export;     /* was asked for when it was allocated */
+    int is_pool;        /* parts of it are given out */
     int is_imported;
     uint64_t inode; /* of what was imported */
     int fd;         /* of its dma-buf, once it was exported, or by which it was imported; -1: none */

@@ -381,6 +381,8 @@ static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_ev
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (ze_fake.append_result)
         return (ze_result_t)ze_fake.append_result;
+    if (ze_fake.fails_behind_launch && wanted->what == LAUNCH)
+        ze_fake.append_result = ze_fake.fails_behind_launch;
     struct command *command = malloc(sizeof *command);
     if (!command)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;

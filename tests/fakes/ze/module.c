@@ -87,6 +87,11 @@ ze_result_t fake_module_create(ze_context_handle_t context, ze_device_handle_t d
     ze_result_t result = (ze_result_t)ze_fake.module_result;
     if (made->spirv.uses_float64 && ze_fake.no_float64)
         result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
+    for (uint32_t i = 0; i < made->spirv.entry_count && ze_fake.bad_module; i++) {
+        const char *name = made->spirv.entries[i].name;
+        if (strstr(name, "int32") && strstr(name, "_collective"))
+            result = (ze_result_t)ze_fake.bad_module;
+    }
     if (made->spirv.uses_atomics && ze_fake.no_atomics)
         result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
     if (result == ZE_RESULT_SUCCESS)

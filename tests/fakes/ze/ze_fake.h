@@ -42,6 +42,8 @@ struct ze_fake {
     uint32_t resident_result;     /* ze_result_t of making another device's memory resident */
     _Atomic int residents;        /* allocations that are resident for another device, each time */
     uint32_t export_result, alloc_result, list_result, pool_result, event_result, append_result;
+    uint32_t fails_behind_launch; /* ze_result_t of every append once a kernel has been launched */
+    uint32_t bad_module;    /* ze_result_t of compiling what runs device collectives of 32-bit integers */
     uint32_t no_peers;      /* no device reaches another's memory */
     uint32_t no_dmabuf;     /* no memory is exported or imported */
     uint32_t no_import;     /* none is imported */
