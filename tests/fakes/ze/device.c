@@ -214,9 +214,10 @@ ze_result_t fake_device_peer(ze_device_handle_t device, ze_device_handle_t peer,
 
 ze_result_t fake_device_status(ze_device_handle_t device)
 {
-    if (fake_device_index(device, "zeDeviceGetStatus") < 0)
+    int of = fake_device_index(device, "zeDeviceGetStatus");
+    if (of < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    return ze_fake.is_lost ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_SUCCESS;
+    return ze_fake.is_lost >> of & 1 ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_SUCCESS;
 }
 
 uint32_t fake_index_count(void)

@@ -80,6 +80,7 @@ ze_result_t fake_event_create(ze_event_pool_handle_t pool, const ze_event_desc_t
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     made->pool = of;
     made->index = desc->index;
+    made->device = -1;
     of->events[desc->index] = made;
     of->live++;
     ze_fake.events++;
@@ -143,9 +144,10 @@ ze_result_t fake_event_host_reset(ze_event_handle_t event)
 
 static ze_result_t state_of(const struct fake_event *event)
 {
-    return event->is_signalled                             ? ZE_RESULT_SUCCESS
-           : ze_fake.is_lost && !ze_fake.events_keep_quiet ? ZE_RESULT_ERROR_DEVICE_LOST
-                                                           : ZE_RESULT_NOT_READY;
+    int is_lost = event->device >= 0 && ze_fake.is_lost >> event->device & 1;
+    return event->is_signalled                     ? ZE_RESULT_SUCCESS
+           : is_lost && !ze_fake.events_keep_quiet ? ZE_RESULT_ERROR_DEVICE_LOST
+                                                   : ZE_RESULT_NOT_READY;
 }
 
 ze_result_t fake_event_query(ze_event_handle_t event)

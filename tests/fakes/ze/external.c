@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that leaves the process, and memory of others. A sealed file of memory stands for a dma-buf. What is exported gets one, with what is in it by
- * then, under the same address.
+/* Memory that leaves the process, and memory of others. A sealed file of memory stands for a dma-buf. Device memory lies in one from the beginning, as
+ * kernels may run that use it when it is exported.
  *
  * As Intel's driver does, this one has one descriptor for each allocation, or pool, and closes it when that is freed. Memory that was freed is
  * overwritten, so that whoever has it mapped still sees that. */
@@ -21,21 +21,42 @@ static size_t pages(size_t size)
 
 /* --- exporting */
 
-static int make_file(struct allocation *whole)
+/* A file with so many bytes, and how many of the allocation's are in it. The allocation lies there then. -1: there is none. */
+static int move_into_file(struct allocation *whole, size_t shown)
 {
-    size_t size = pages(whole->size), shown = (size_t)((int64_t)size + ze_fake.dmabuf_more);
+    size_t size = pages(whole->size), shared = shown < size ? shown : size; /* perhaps none */
     int fd = memfd_create("ze-fake-dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    size_t shared = shown < size ? shown : size; /* perhaps none */
     if (ftruncate(fd, (off_t)shown) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
         pwrite(fd, fake_reached(whole), shared, 0) != (ssize_t)shared ||
         (shared && fake_map_file(whole, shared, fd) != 0)) {
         close(fd);
         return -1;
     }
-    whole->fd = fd;
-    return 0;
+    return fd;
+}
+
+void fake_external_begin(struct allocation *one)
+{
+    size_t size = pages(one->size);
+    int fd = memfd_create("ze-fake-dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return;
+    if (ftruncate(fd, (off_t)size) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ||
+        fake_map_file(one, size, fd) != 0)
+        close(fd);
+    else
+        one->file = fd;
+}
+
+/* A dma-buf that has another length is another file. */
+static int make_file(struct allocation *whole)
+{
+    whole->fd = whole->file >= 0 && !ze_fake.dmabuf_more
+                    ? whole->file
+                    : move_into_file(whole, (size_t)((int64_t)pages(whole->size) + ze_fake.dmabuf_more));
+    return whole->fd < 0 ? -1 : 0;
 }
 
 ze_result_t fake_export(struct allocation *whole, ze_external_memory_export_fd_t *to)
@@ -64,12 +85,14 @@ ze_result_t fake_export(struct allocation *whole, ze_external_memory_export_fd_t
 
 void fake_external_end(struct allocation *one)
 {
-    if (one->fd < 0)
+    if (one->fd < 0 && one->file < 0)
         return;
     fake_map_arena(one);
-    if (!one->is_imported || ze_fake.closes_imported == 1)
+    if (one->fd >= 0 && one->fd != one->file && (!one->is_imported || ze_fake.closes_imported == 1))
         close(one->fd);
-    one->fd = -1;
+    if (one->file >= 0)
+        close(one->file);
+    one->fd = one->file = -1;
 }
 
 /* --- IPC handles: the descriptor, how far behind the pool's begin, and a mark. */
@@ -86,7 +109,6 @@ ze_result_t fake_ipc_get(ze_context_handle_t context, const void *memory, ze_ipc
     if (!fake_context_find(context, call))
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
     pthread_mutex_lock(&fake_lock);
-    fake_await_kernels(memory);
     struct allocation *one = fake_find(memory), *whole = fake_find_whole(memory);
     int is_base = one && one->base == memory && one->type == ZE_MEMORY_TYPE_DEVICE;
     int is_made = is_base && (whole->fd >= 0 || make_file(whole) == 0);

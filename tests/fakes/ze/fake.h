@@ -98,8 +98,6 @@ ze_result_t fake_evict(ze_context_handle_t context, ze_device_handle_t device, v
  * command in flight uses them, or less. */
 void *fake_reach(const void *memory, size_t size, int driver);
 void fake_use(const void *memory, int commands);
-/* One more kernel runs with the memory as a parameter, beside what others ask the driver for; or one less. */
-void fake_run_beside(const void *memory, int kernels);
 
 /* --- external.c */
 
@@ -115,6 +113,7 @@ struct fake_event {
     struct fake_pool *pool;
     uint32_t index;
     int is_signalled, signals, waits; /* how many commands in flight signal it, and wait for it */
+    int device;                       /* of the last command that was to signal it; -1: none was */
 };
 
 extern pthread_cond_t fake_moved; /* an event was signalled, or a list has something to do */

@@ -15,12 +15,12 @@ struct allocation {
     uint64_t id;
     struct fake_context *context;
     int commands;       /* in flight that use it */
-    int kernels;        /* that run now with its memory as a parameter; of a pool, with any part's */
     uint32_t residents; /* bits: devices that it was made resident for */
     int may_export;     /* was asked for when it was allocated */
     int is_pool;        /* parts of it are given out */
     int is_imported;
     uint64_t inode; /* of what was imported */
+    int file;       /* that device memory lies in from the beginning; -1: in the arena's */
     int fd;         /* of its dma-buf, once it was exported, or by which it was imported; -1: none */
 };
 
@@ -37,9 +37,6 @@ char *fake_reached(const struct allocation *one);
 /* Puts other memory there, of a file; and the arena's again. 0 on success. */
 int fake_map_file(const struct allocation *one, size_t size, int fd);
 void fake_map_arena(const struct allocation *one);
-/* What is exported for the first time moves into a file. Waits, where that is to come, for kernels that would write where it was. Looks
- * the allocation up, as others may come and go meanwhile. */
-void fake_await_kernels(const void *memory);
 /* Takes it out of the table; its memory is the arena's. */
 void fake_unreserve(struct allocation *one);
 
@@ -48,6 +45,9 @@ void fake_unreserve(struct allocation *one);
 /* Fills an allocation with the memory of a file. */
 ze_result_t fake_import(ze_context_handle_t context, ze_device_handle_t device, size_t size,
                         const ze_external_memory_import_fd_t *from, void **memory);
+/* Gives a new allocation a file to lie in, so that it does not move when it is exported: kernels may run that use it. Where there is none to be had
+ * it stays in the arena. */
+void fake_external_begin(struct allocation *one);
 /* Ends what an allocation has of files, before it is freed. */
 void fake_external_end(struct allocation *one);
 /* The driver's descriptor of the allocation, made at need. */

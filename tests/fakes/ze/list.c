@@ -77,21 +77,11 @@ static void use(const struct command *command, int commands)
     fake_use(command->from_memory, commands);
 }
 
-/* With fake_lock. */
-static void run_beside(const struct command *command, int kernels)
-{
-    for (int i = 0; i < FAKE_POINTERS; i++) {
-        if (command->launch.pointers >> i & 1)
-            fake_run_beside((const void *)(uintptr_t)command->launch.arguments[i], kernels);
-    }
-}
-
 /* Beside what other lists do: the memory stays, as the command is in flight. */
 static void run_kernel(const struct command *command)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int backwards = ze_fake.launches++ % 2, is_alone = ze_fake.one_at_a_time != 0;
-    run_beside(command, 1);
     pthread_mutex_unlock(&fake_lock);
     while (ze_fake.busy)
         usleep(50);
@@ -101,7 +91,6 @@ static void run_kernel(const struct command *command)
     if (is_alone)
         pthread_mutex_unlock(&one);
     pthread_mutex_lock(&fake_lock);
-    run_beside(command, -1);
 }
 
 /* The device's clock. With fake_lock. */
@@ -132,7 +121,7 @@ static void spin(const int *flag)
 static void run(struct fake_list *list, struct command *command)
 {
     await(command);
-    while (ze_fake.is_lost)
+    while (ze_fake.is_lost >> list->device & 1)
         pthread_cond_wait(&fake_moved, &fake_lock);
     if (command->flag)
         spin(command->flag);
@@ -358,8 +347,10 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     }
     for (uint32_t w = 0; w < command->wait_count; w++)
         command->waits[w]->waits++;
-    if (command->signal)
+    if (command->signal) {
         command->signal->signals++;
+        command->signal->device = to->device;
+    }
     use(command, 1);
     command->next = NULL;
     command->turn = ze_fake.one_order ? ++turns_of(to)->last : 0;

@@ -99,7 +99,7 @@ static struct allocation *insert(struct table *table, char *begin, const char *e
     if (at > end || (size_t)(end - at) < size)
         return NULL;
     memmove(&table->all[i + 1], &table->all[i], (size_t)(table->count++ - i) * sizeof *table->all);
-    table->all[i] = (struct allocation){.base = at, .size = size, .fd = -1};
+    table->all[i] = (struct allocation){.base = at, .size = size, .file = -1, .fd = -1};
     return &table->all[i];
 }
 
@@ -169,6 +169,7 @@ static struct allocation *reserve_part(struct fake_context *of, ze_device_handle
     }
     if (part || !(pool = fake_reserve(ze_fake.pool_bytes, FAKE_PAGE)))
         return part;
+    fake_external_begin(pool);
     pool->is_pool = 1;
     pool->context = of;
     pool->device = device;
@@ -208,6 +209,8 @@ static ze_result_t allocate(ze_context_handle_t context, const struct wanted *wa
         one->device = wanted->device;
         one->context = of;
         one->may_export = wanted->may_export;
+        if (one->type == ZE_MEMORY_TYPE_DEVICE && !is_part)
+            fake_external_begin(one);
         of->objects++;
         ze_fake.allocations++;
         *memory = one->base;
@@ -285,6 +288,7 @@ static ze_result_t change_residency(ze_context_handle_t context, ze_device_handl
     int on = of ? fake_device_index(device, call) : -1;
     if (on < 0)
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    ze_fake.resident_calls += is_resident;
     pthread_mutex_lock(&fake_lock);
     struct allocation *one = fake_find(memory), *whole_one = fake_find_whole(memory);
     int is_whole = one && one == whole_one && one->base == memory && size <= one->size &&
@@ -372,8 +376,6 @@ ze_result_t fake_alloc_properties(ze_context_handle_t context, const void *memor
         (next && !fake_expect_struct(next, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD, call)))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     pthread_mutex_lock(&fake_lock);
-    if (next)
-        fake_await_kernels(memory);
     struct allocation *one = ze_fake.pool_numbers ? fake_find(memory) : fake_find_whole(memory);
     properties->type = ZE_MEMORY_TYPE_UNKNOWN;
     if (one && one->context->driver == of->driver) {
@@ -453,20 +455,6 @@ ze_memory_type_t fake_type(const void *memory)
 {
     const struct allocation *one = fake_find(memory);
     return one ? one->type : ZE_MEMORY_TYPE_UNKNOWN;
-}
-
-void fake_run_beside(const void *memory, int kernels)
-{
-    struct allocation *one = fake_find_whole(memory);
-    if (one)
-        one->kernels += kernels;
-}
-
-void fake_await_kernels(const void *memory)
-{
-    const struct allocation *one;
-    while ((one = fake_find_whole(memory)) && one->fd < 0 && one->kernels)
-        pthread_cond_wait(&fake_moved, &fake_lock);
 }
 
 void fake_use(const void *memory, int commands)
