@@ -32,7 +32,6 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
 {
     struct weft_device *device = queue->device;
     struct weft_device_span span;
-    char text[WEFT_ZE_TEXT];
     int place;
     if (!weft_ze_look(device, pointer, &span, &place))
         return device->params.fail(
@@ -45,9 +44,13 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
         return device->params.fail(WEFT_UNSUPPORTED,
                                    "%sLevel Zero device %d cannot reach memory on device %d at %p", prefix,
                                    queue->ordinal, span.ordinal, pointer);
-    if (is_in_steps && !weft_ze_make_resident(device, queue->ordinal, &span, 1, text))
-        return device->params.fail(WEFT_UNSUPPORTED, "%sout of reach of device collectives: %s", prefix,
-                                   text);
+    /* Making it so may wait for the device, which a stream may keep until this has been queued. */
+    if (is_in_steps && !weft_ze_is_resident(device, queue->ordinal, &span))
+        return device->params.fail(
+            WEFT_UNSUPPORTED,
+            "%sout of reach of device collectives of Level Zero device %d: memory on device %d at %p, which "
+            "has not been made resident",
+            prefix, queue->ordinal, span.ordinal, pointer);
     return (int64_t)(span.base + span.length - (uint64_t)(uintptr_t)pointer);
 }
 
@@ -211,7 +214,7 @@ int weft_ze_reduce(struct weft_device_queue *queue, const struct weft_device_red
     struct weft_ze_launcher *launcher = weft_ze_launcher_lock(queue, family, reduction->op, &status);
     if (!launcher)
         return status;
-    int is_question = !reduction->count && launcher->meets == WEFT_ZE_ANSWER_YES;
+    int is_question = !reduction->count && weft_ze_meets(device, queue->ordinal);
     status = reduce(queue, launcher, family, reduction);
     pthread_mutex_unlock(&launcher->lock);
     /* Device collectives of the type have a module of their own. In run() it would be too late to find that it fails, and to have peers wait meanwhile. */

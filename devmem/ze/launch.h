@@ -27,9 +27,8 @@ struct weft_ze_launcher {
     int is_division_said; /* that it is the host's */
     struct weft_ze_module modules[WEFT_ZE_MODULE_COUNT];
     ze_kernel_handle_t kernels[WEFT_ZE_KERNEL_COUNT];
-    pthread_mutex_t probe_lock;    /* until meets is known */
-    int meets;                     /* enum weft_ze_answer; with lock */
-    char meets_text[WEFT_ZE_TEXT]; /* why not */
+    pthread_mutex_t probe_lock;    /* until the ordinal's meets is known */
+    char meets_text[WEFT_ZE_TEXT]; /* why not; with lock */
     int tries;                     /* at which the device was busy */
     void *words[WEFT_ZE_TRIES];    /* of each, where kernels that were left may look; NULL: none */
     int passes;                    /* enum weft_ze_answer of queues and streams, beside.c; with probe_lock */
@@ -47,9 +46,6 @@ struct weft_ze_steps {
 /* steps.c. So many bytes that nothing in flight uses; and gives back what nothing was launched with. */
 ze_result_t weft_ze_steps_take(struct weft_device_queue *queue, size_t bytes, struct weft_ze_steps **taken);
 void weft_ze_steps_drop(struct weft_device_queue *queue, struct weft_ze_steps *dropped);
-
-/* What trying has shown, of kernels that meet (probe.c) and of queues beside streams (beside.c). */
-enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
 /* The launcher of the queue's device, locked, with a kernel loaded for an operation. NULL with a text and the status of why not:
  * WEFT_UNSUPPORTED where the device does not have it. What the program has not asked for is said once in the log. */

@@ -91,14 +91,15 @@ static void add_build_log(const struct weft_device *device, ze_module_build_log_
 }
 
 /* Says once why a module is not used. Another attempt may go well where memory was short. */
-static void refuse(const struct weft_device *device, struct weft_ze_launcher *launcher, int number,
-                   const char *text, int level, int is_final)
+static void refuse(const struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher,
+                   int number, const char *text, int level, int is_final)
 {
     struct weft_ze_module *module = &launcher->modules[number];
     int is_said = 0;
     for (int m = 0; m < WEFT_ZE_MODULE_COUNT; m++)
         is_said |= strncmp(launcher->modules[m].text, text, sizeof module->text - 1) == 0;
-    if (number == weft_ze_module_of(WEFT_ZE_PROBE) && launcher->meets == WEFT_ZE_ANSWER_UNTRIED)
+    if (number == weft_ze_module_of(WEFT_ZE_PROBE) &&
+        atomic_load(&device->ordinals[ordinal].meets) == WEFT_ZE_ANSWER_UNTRIED)
         is_said = 1; /* who probes says it */
     if (!is_said)
         device->params.log(level, "%s; %s", text, "the host reduces");
@@ -185,7 +186,7 @@ static void load(const struct weft_device *device, int ordinal, struct weft_ze_l
             snprintf(text, sizeof text,
                      "this libweft was built without clang or llvm-spirv and has no kernels "
                      "for Level Zero");
-        refuse(device, launcher, number, text, WEFT_DEVICE_LOG_INFO, 1);
+        refuse(device, ordinal, launcher, number, text, WEFT_DEVICE_LOG_INFO, 1);
         return;
     }
     ze_result_t result = build(device, ordinal, &desc, &module->handle, &log);
@@ -198,7 +199,8 @@ static void load(const struct weft_device *device, int ordinal, struct weft_ze_l
     } else {
         weft_ze_word(result, text, "loading kernels for %s on device %d", name, ordinal);
         add_build_log(device, log, text, sizeof text);
-        refuse(device, launcher, number, text, WEFT_DEVICE_LOG_WARN, weft_ze_status(result) != WEFT_NOMEM);
+        refuse(device, ordinal, launcher, number, text, WEFT_DEVICE_LOG_WARN,
+               weft_ze_status(result) != WEFT_NOMEM);
         unload(device, launcher, number);
     }
     if (log)

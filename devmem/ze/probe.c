@@ -168,25 +168,25 @@ static int run(struct probe *probe)
 void weft_ze_probe(struct weft_device *device, int ordinal)
 {
     struct probe probe = {.device = device, .ordinal = ordinal};
-    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
+    atomic_int *answer = &device->ordinals[ordinal].meets;
+    if (!weft_ze_has_kernels() || atomic_load(answer) != WEFT_ZE_ANSWER_UNTRIED)
+        return;
+    struct weft_ze_launcher *launcher = weft_ze_launcher_look(device, ordinal);
     if (!launcher)
         return;
-    int is_known = launcher->meets != WEFT_ZE_ANSWER_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
-    if (is_known)
-        return;
     pthread_mutex_lock(&launcher->probe_lock); /* the others wait for what comes of it */
-    pthread_mutex_lock(&launcher->lock);
-    is_known = launcher->meets != WEFT_ZE_ANSWER_UNTRIED;
-    pthread_mutex_unlock(&launcher->lock);
+    int is_known = atomic_load(answer) != WEFT_ZE_ANSWER_UNTRIED;
     int meets = is_known ? 1 : run(&probe), is_again = 0;
-    pthread_mutex_lock(&launcher->lock);
     if (!is_known) {
+        pthread_mutex_lock(&launcher->lock);
         is_again = probe.was_busy && ++launcher->tries < WEFT_ZE_TRIES;
-        launcher->meets = meets ? WEFT_ZE_ANSWER_YES : is_again ? WEFT_ZE_ANSWER_UNTRIED : WEFT_ZE_ANSWER_NO;
         memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
+        atomic_store(answer, meets      ? WEFT_ZE_ANSWER_YES
+                             : is_again ? WEFT_ZE_ANSWER_UNTRIED
+                                        : WEFT_ZE_ANSWER_NO);
+        pthread_mutex_unlock(&launcher->lock);
     }
-    pthread_mutex_unlock(&launcher->lock);
     if (!meets && !is_again)
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; it runs no device collectives", probe.text);
     pthread_mutex_unlock(&launcher->probe_lock);
@@ -194,12 +194,7 @@ void weft_ze_probe(struct weft_device *device, int ordinal)
 
 int weft_ze_meets(struct weft_device *device, int ordinal)
 {
-    struct weft_ze_launcher *launcher = weft_ze_has_kernels() ? weft_ze_launcher_look(device, ordinal) : NULL;
-    if (!launcher)
-        return 0;
-    int meets = launcher->meets == WEFT_ZE_ANSWER_YES;
-    pthread_mutex_unlock(&launcher->lock);
-    return meets;
+    return weft_ze_has_kernels() && atomic_load(&device->ordinals[ordinal].meets) == WEFT_ZE_ANSWER_YES;
 }
 
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)

@@ -4,7 +4,7 @@
  * another device it maps for the kernel's when it is a kernel's parameter, or is made resident; earlier releases map it somewhere else then, and
  * refuse to make it resident. So it is made resident, once for each identity, and where that fails device collectives do not reach it.
  *
- * Of a part of a pool the driver would map the pool, at the part's address. Such parts are refused.
+ * Of a part of a pool the driver would map the pool, at the part's address. Such parts are refused, the first one as well.
  *
  * Source: oneAPI Level Zero Specification, zeContextMakeMemoryResident, zeContextEvictMemory: freed memory is evicted by itself.
  */
@@ -25,11 +25,14 @@ static ze_context_handle_t context_of(const struct weft_device *device, int ordi
     return device->places[device->ordinals[ordinal].place].context;
 }
 
-static int is_known(struct weft_device *device, int ordinal, uint64_t identity)
+int weft_ze_is_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span)
 {
+    if (span->kind != WEFT_MEMORY_DEVICE || span->ordinal == ordinal)
+        return 1;
     pthread_mutex_lock(&device->lock);
     const struct weft_ze_resident *known = device->residents;
-    while (known && (known->ordinal != ordinal || known->identity != identity))
+    while (known &&
+           (known->ordinal != ordinal || known->base != span->base || known->identity != span->identity))
         known = known->next;
     pthread_mutex_unlock(&device->lock);
     return known != NULL;
@@ -43,45 +46,50 @@ static int is_there(struct weft_device *device, const struct weft_ze_resident *r
            span.identity == resident->identity;
 }
 
-/* What has been freed is forgotten. What comes meanwhile of another thread is kept. */
-static void add(struct weft_device *device, struct weft_ze_resident *added)
+/* Changes the list, of which others may look at each entry. */
+static void set(struct weft_device *device, struct weft_ze_resident **at, struct weft_ze_resident *to)
 {
     pthread_mutex_lock(&device->lock);
-    struct weft_ze_resident *all = device->residents, *one;
-    device->residents = NULL;
+    *at = to;
     pthread_mutex_unlock(&device->lock);
-    added->next = all;
-    for (struct weft_ze_resident **at = &added->next; (one = *at);) {
+}
+
+/* What has been freed is forgotten. With residents_lock: nobody else changes the list. */
+static void add(struct weft_device *device, struct weft_ze_resident *added)
+{
+    struct weft_ze_resident **at = &device->residents, *one;
+    while ((one = *at)) {
         if (is_there(device, one)) {
             at = &one->next;
         } else {
-            *at = one->next;
+            set(device, at, one->next);
             free(one);
         }
     }
-    pthread_mutex_lock(&device->lock);
-    struct weft_ze_resident **last = &device->residents;
-    while (*last)
-        last = &(*last)->next;
-    *last = added;
-    pthread_mutex_unlock(&device->lock);
+    set(device, at, added);
 }
 
-/* Whether the driver has memory with the same number right in front. */
-static int is_in_pool(const struct weft_device *device, int ordinal, uint64_t base)
+/* Whether the driver has memory with the same number right in front, or right behind. */
+static int is_in_pool(const struct weft_device *device, int ordinal, const struct weft_device_span *span)
 {
-    ze_memory_allocation_properties_t properties[2];
-    for (int i = 0; i < 2; i++) {
+    const uint64_t addresses[] = {span->base, span->base - 1, span->base + span->length};
+    ze_memory_allocation_properties_t properties[3];
+    for (int i = 0; i < 3; i++) {
         properties[i] =
             (ze_memory_allocation_properties_t){.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
-        const void *memory = (const void *)(uintptr_t)(base - (uint64_t)i);
-        if (device->driver.zeMemGetAllocProperties(context_of(device, ordinal), memory, &properties[i],
+        if (device->driver.zeMemGetAllocProperties(context_of(device, ordinal),
+                                                   (const void *)(uintptr_t)addresses[i], &properties[i],
                                                    NULL) != ZE_RESULT_SUCCESS)
-            return 0;
+            properties[i].type = ZE_MEMORY_TYPE_UNKNOWN;
     }
-    return properties[1].type != ZE_MEMORY_TYPE_UNKNOWN && properties[0].id == properties[1].id;
+    for (int i = 1; i < 3; i++) {
+        if (properties[i].type != ZE_MEMORY_TYPE_UNKNOWN && properties[i].id == properties[0].id)
+            return 1;
+    }
+    return 0;
 }
 
+/* With residents_lock. */
 static ze_result_t make(struct weft_device *device, int ordinal, const struct weft_device_span *span)
 {
     void *base = (void *)(uintptr_t)span->base;
@@ -89,7 +97,7 @@ static ze_result_t make(struct weft_device *device, int ordinal, const struct we
     if (!added)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     *added = (struct weft_ze_resident){ordinal, span->base, span->identity, span->length, NULL};
-    ze_result_t result = is_in_pool(device, ordinal, span->base)
+    ze_result_t result = is_in_pool(device, ordinal, span)
                              ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
                              : device->driver.zeContextMakeMemoryResident(context_of(device, ordinal),
                                                                           device->ordinals[ordinal].device,
@@ -101,38 +109,45 @@ static ze_result_t make(struct weft_device *device, int ordinal, const struct we
     return result;
 }
 
-int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span,
-                          int may_wait, char text[WEFT_ZE_TEXT])
+/* What another attempt may change is not said. */
+static void say_why(struct weft_device *device, int ordinal, const struct weft_device_span *span,
+                    ze_result_t result)
 {
-    struct weft_ze_ordinal *known = &device->ordinals[ordinal];
-    *text = '\0';
-    if (span->kind != WEFT_MEMORY_DEVICE || span->ordinal == ordinal || span->ordinal < 0 ||
-        is_known(device, ordinal, span->identity))
-        return 1;
-    if (!may_wait)
-        return 0;
-    ze_result_t result = make(device, ordinal, span);
-    if (result == ZE_RESULT_SUCCESS)
-        return 1;
-    weft_ze_word(result, text, "making memory on device %d at %p resident for Level Zero device %d",
-                 span->ordinal, (void *)(uintptr_t)span->base, ordinal);
-    if (!atomic_exchange(&known->is_resident_said, 1))
+    const struct weft_ze_resident tried = {.base = span->base, .identity = span->identity};
+    char text[WEFT_ZE_TEXT];
+    int status =
+        weft_ze_word(result, text, "making memory on device %d at %p resident for Level Zero device %d",
+                     span->ordinal, (void *)(uintptr_t)span->base, ordinal);
+    if (status != WEFT_NOMEM && is_there(device, &tried) &&
+        !atomic_exchange(&device->ordinals[ordinal].is_resident_said, 1))
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; such memory is used by copies alone", text);
-    return 0;
+}
+
+/* Once, also where two threads ask. */
+static int make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span)
+{
+    pthread_mutex_lock(&device->residents_lock);
+    ze_result_t result =
+        weft_ze_is_resident(device, ordinal, span) ? ZE_RESULT_SUCCESS : make(device, ordinal, span);
+    pthread_mutex_unlock(&device->residents_lock);
+    if (result != ZE_RESULT_SUCCESS)
+        say_why(device, ordinal, span, result);
+    return result == ZE_RESULT_SUCCESS;
 }
 
 int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait)
 {
     struct weft_device_span span;
-    char text[WEFT_ZE_TEXT];
     int place;
     if (weft_ze_check(device, ordinal) != WEFT_OK || !weft_ze_look(device, pointer, &span, &place) ||
         place < 0)
         return 0; /* of what is pinned the driver knows nothing: pin.c */
-    if (span.ordinal < 0 || span.kind != WEFT_MEMORY_DEVICE)
+    if (span.kind != WEFT_MEMORY_DEVICE)
         return place == device->ordinals[ordinal].place;
-    return weft_ze_reaches_peer(device, ordinal, span.ordinal, may_wait) &&
-           (!weft_ze_meets(device, ordinal) || weft_ze_make_resident(device, ordinal, &span, may_wait, text));
+    if (span.ordinal < 0 || !weft_ze_reaches_peer(device, ordinal, span.ordinal, may_wait))
+        return 0;
+    return !weft_ze_meets(device, ordinal) || weft_ze_is_resident(device, ordinal, &span) ||
+           (may_wait && make_resident(device, ordinal, &span));
 }
 
 void weft_ze_residents_end(struct weft_device *device, int is_here)

@@ -25,6 +25,7 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     device->pid = getpid();
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->imports_lock, NULL);
+    pthread_mutex_init(&device->residents_lock, NULL);
     weft_offer_open();
     *opened = device;
     return WEFT_OK;
@@ -56,6 +57,7 @@ static void ze_close(struct weft_device *device)
             place_close(device, &device->places[i]);
     }
     weft_offer_close();
+    pthread_mutex_destroy(&device->residents_lock);
     pthread_mutex_destroy(&device->imports_lock);
     pthread_mutex_destroy(&device->lock);
     free(device);

@@ -10,7 +10,8 @@
  * another, it asks through its own: drivers know all memory of theirs by its address. Other libraries that are never given a
  * context (libfabric, UCX, MPICH) rely on the same.
  *
- * Locks: device->lock guards what changes after initialisation, and initialisation itself; device->imports_lock what is mapped of other processes.
+ * Locks: device->lock guards what changes after initialisation, and initialisation itself; device->imports_lock what is mapped of other processes;
+ * device->residents_lock is kept while memory is made resident.
  *
  * Ordinals. Drivers in the loader's order, and of each its GPUs in the driver's: the order in which SYCL counts the devices of a
  * platform, so "ze:1" is PyTorch's "xpu:1" where there is one driver. ZE_AFFINITY_MASK and ZE_FLAT_DEVICE_HIERARCHY decide which devices there are,
@@ -73,6 +74,7 @@ struct weft_device_wait {
     struct weft_device *device;
     struct weft_device_event *opens, *passed;
     int opener;  /* the ordinal of the queue that it was left to; -1: none */
+    int is_kept; /* opens, for ever: the host has signalled it, and the queue may yet */
     int is_free; /* nobody but a queue has it any more */
     struct weft_device_wait *next;
 };
@@ -89,11 +91,15 @@ struct weft_ze_ordinal {
     int is_unlisted;                          /* by its ordinal in the first driver's list */
     struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
     struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
+    atomic_int meets;                         /* enum weft_ze_answer of kernels in two queues, probe.c */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
     atomic_int is_resident_said;              /* that others' memory cannot be made resident */
     atomic_llong status_ns;                   /* when the driver was last asked whether it is lost, */
-    atomic_int is_lost;                       /* and what it said */
+    atomic_int is_lost;                       /* and what it has said once */
 };
+
+/* What trying has shown, of kernels that meet (probe.c) and of queues beside streams (beside.c). */
+enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
 enum weft_ze_peer { WEFT_ZE_PEER_UNASKED = 0, WEFT_ZE_PEER_REACHED, WEFT_ZE_PEER_UNREACHED };
 
@@ -144,7 +150,8 @@ struct weft_device {
     struct weft_ze_mapping *mappings;   /* mapping.h */
     struct weft_device_queue *left;     /* with work that waits for ever */
     struct weft_device_wait *waits;     /* that were left to queues */
-    struct weft_ze_resident *residents; /* resident.c */
+    struct weft_ze_resident *residents; /* resident.c; with the lock */
+    pthread_mutex_t residents_lock;     /* from looking for one until it has been added; never within lock */
 };
 
 struct weft_device_queue {
@@ -196,10 +203,8 @@ int weft_ze_reaches_peer(struct weft_device *device, int ordinal, int peer, int 
 
 /* --- resident.c */
 
-/* Whether kernels of the ordinal reach the memory, which its device reaches, by an address that is no parameter: 1; 0 with a text. may_wait 0: as far as
- * that is known, without a text. */
-int weft_ze_make_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span,
-                          int may_wait, char text[WEFT_ZE_TEXT]);
+/* Whether kernels of the ordinal reach the memory, which its device reaches, by an address that is no parameter: by looking only. */
+int weft_ze_is_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span);
 int weft_ze_reaches(struct weft_device *device, int ordinal, const void *pointer, int may_wait);
 void weft_ze_residents_end(struct weft_device *device, int is_here);
 
@@ -235,8 +240,13 @@ void weft_ze_event_free(struct weft_device_event *event);
 /* Gives back one that nothing signals. */
 void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
-/* What the driver says of it; ZE_RESULT_ERROR_DEVICE_LOST also where only the device says so, which is asked now and then. */
+/* What the driver says of it; ZE_RESULT_ERROR_DEVICE_LOST also where only the device says so, or that of what the event waits for. Then work may go
+ * on all the same, so that nothing is to be freed for it. Asks the driver now and then: without the lock. */
 ze_result_t weft_ze_event_state(struct weft_device_event *event);
+/* Whether the event itself has not happened, whatever its device says. */
+int weft_ze_event_is_ahead(const struct weft_device_event *event);
+/* Whether the driver has said that the ordinal is lost: asked now and then, without the lock. What is lost stays it. */
+int weft_ze_is_lost(struct weft_device *device, int ordinal);
 /* Work on the ordinal has failed: opens the stream waits that its queues were to open. */
 void weft_ze_events_rescue(struct weft_device *device, int ordinal);
 /* Makes the event, which has not been signalled, one that notes the device's time: weft_ze_command has to name its ticks. */
@@ -289,7 +299,9 @@ int weft_ze_streams_close(struct weft_device *device, int ordinal);
 int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, struct weft_device_wait **wait);
 int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue);
 void weft_ze_wait_free(struct weft_device_wait *wait);
-/* Forgets the waits that queues have opened; is_last: the others as well. */
+/* Opens it by the host, where it is not open. With the lock, or where nobody else knows the wait. */
+void weft_ze_wait_signal(struct weft_device_wait *wait);
+/* Forgets the waits that queues have opened, or never will as their device is lost; is_last: the others as well. */
 void weft_ze_waits_sweep(struct weft_device *device, int is_last);
 
 /* --- load.c, launch.c */
@@ -314,7 +326,7 @@ int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collec
 void weft_ze_steps_free(struct weft_device_queue *queue);
 /* Finds out, once, whether two kernels in two queues of the ordinal get on while each waits for the other: runs two. Says in the log where not. */
 void weft_ze_probe(struct weft_device *device, int ordinal);
-/* What is known of that by now: 1, or 0. */
+/* What is known of that by now: 1, or 0. Takes no lock. */
 int weft_ze_meets(struct weft_device *device, int ordinal);
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
 

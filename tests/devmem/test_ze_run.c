@@ -2,6 +2,7 @@
 /* build: needs ze; beside ze */
 /* Device collectives of the kind "ze" where the conformance suite does not look: devices that cannot have them, what is said of that, memory that
  * kernels do not reach, and memory for steps. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -284,7 +285,11 @@ static int make_resident(void)
         ZE_CHECK(ops.allocate(device, 1, WEFT_MEMORY_DEVICE, 64, (void **)&far.memory) == WEFT_OK);
         ZE_CHECK(before == far.memory && ops.reaches(device, 0, far.memory, 0) == 0);
     }
-    ZE_CHECK(far_run(&far) == WEFT_OK && fake->residents == 1); /* nobody has asked */
+    /* It is too late in run(): making it so may wait for the device, which a stream may keep until the call is queued. */
+    ZE_CHECK(far_run(&far) == WEFT_UNSUPPORTED && strstr(ze_said, "which has not been made resident"));
+    ZE_CHECK(fake->residents == 0 && fake->resident_calls == 3);
+    ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 1 && far_run(&far) == WEFT_OK);
+    ZE_CHECK(fake->residents == 1 && fake->resident_calls == 4);
     return far_close(&far);
 }
 
@@ -293,13 +298,16 @@ static int refuse_residents(void)
 {
     struct far far;
     ZE_CHECK(far_open(&far) == 0);
+    fake->resident_result = ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY; /* another time there may be some */
+    ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 0 && far_run(&far) == WEFT_UNSUPPORTED);
+    ZE_CHECK(ze_logged_count("such memory is used by copies alone") == 0);
     fake->resident_result = ZE_RESULT_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < 3; i++) {
         ZE_CHECK(ops.reaches(device, 0, far.memory, 1) == 0 && far_run(&far) == WEFT_UNSUPPORTED);
-        ZE_CHECK(strstr(ze_said, "step 0 of a device collective: ") &&
-                 strstr(ze_said, "making memory on device 1 at") && strstr(ze_said, "INVALID_ARGUMENT"));
+        ZE_CHECK(strstr(ze_said, "step 0 of a device collective: out of reach"));
     }
     ZE_CHECK(ze_logged_count("such memory is used by copies alone") == 1);
+    ZE_CHECK(strstr(ze_logged, "making memory on device 1 at") && strstr(ze_logged, "INVALID_ARGUMENT"));
     return far_close(&far);
 }
 
@@ -314,9 +322,83 @@ static int refuse_parts(void)
     for (int i = 0; i < 2; i++)
         ZE_CHECK(device->driver.zeMemAllocDevice(device->places[0].context, &desc, 512, 512,
                                                  device->ordinals[1].device, &parts[i]) == ZE_RESULT_SUCCESS);
-    ZE_CHECK(ops.reaches(device, 0, parts[1], 1) == 0 && fake->violations == 0);
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ops.reaches(device, 0, parts[i], 1) == 0 && fake->resident_calls == 0);
     for (int i = 0; i < 2; i++)
         ZE_CHECK(device->driver.zeMemFree(device->places[0].context, parts[i]) == ZE_RESULT_SUCCESS);
+    return far_close(&far);
+}
+
+/* Memory on a device that is none of the kind's. */
+static int unknown_owner(void)
+{
+    void *memory;
+    const ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    ze_device_handle_t all[2];
+    uint32_t count = 2;
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake);
+    fake->devices[1].type = ZE_DEVICE_TYPE_VPU;
+    ZE_CHECK(ops.count(device) == 1 && has(0));
+    ZE_CHECK(device->driver.zeDeviceGet(device->places[0].driver, &count, all) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(device->driver.zeMemAllocDevice(device->places[0].context, &desc, 64, 64, all[1], &memory) ==
+             ZE_RESULT_SUCCESS);
+    ZE_CHECK(ops.reaches(device, 0, memory, 1) == 0 && fake->resident_calls == 0);
+    ZE_CHECK(device->driver.zeMemFree(device->places[0].context, memory) == ZE_RESULT_SUCCESS);
+    return ze_scene_end(&ops, fake, device);
+}
+
+enum { PIECES = 300 };
+
+struct asked {
+    pthread_barrier_t barrier;
+    void *memory[PIECES];
+    const void *known;
+    _Atomic int misses;
+};
+
+static void *ask_beside(void *arg)
+{
+    struct asked *asked = arg;
+    for (int i = 0; i < PIECES; i++) {
+        pthread_barrier_wait(&asked->barrier);
+        asked->misses += ops.reaches(device, 0, asked->memory[i], 1) != 1;
+        asked->misses += ops.reaches(device, 0, asked->known, 0) != 1;
+    }
+    return NULL;
+}
+
+static void *look_beside(void *arg)
+{
+    struct asked *asked = arg;
+    for (int i = 0; i < PIECES; i++) {
+        pthread_barrier_wait(&asked->barrier);
+        for (int times = 0; times < 20; times++)
+            asked->misses += ops.reaches(device, 0, asked->known, 0) != 1;
+    }
+    return NULL;
+}
+
+/* Two threads ask for the same memory, which is made resident once. What is resident is so for a third one all the time. */
+static int ask_at_once(void)
+{
+    static struct asked asked;
+    struct asked *both = &asked;
+    struct far far;
+    pthread_t threads[3];
+    ZE_CHECK(far_open(&far) == 0 && ops.reaches(device, 0, far.memory, 1) == 1);
+    ZE_CHECK(pthread_barrier_init(&both->barrier, NULL, 3) == 0);
+    both->known = far.memory;
+    for (int i = 0; i < PIECES; i++)
+        ZE_CHECK(ops.allocate(device, 1, WEFT_MEMORY_DEVICE, 64, &both->memory[i]) == WEFT_OK);
+    for (int i = 0; i < 3; i++)
+        ZE_CHECK(pthread_create(&threads[i], NULL, i < 2 ? ask_beside : look_beside, both) == 0);
+    for (int i = 0; i < 3; i++)
+        ZE_CHECK(pthread_join(threads[i], NULL) == 0);
+    ZE_CHECK(both->misses == 0 && fake->resident_calls == PIECES + 1 && fake->residents == PIECES + 1);
+    for (int i = 0; i < PIECES; i++)
+        ZE_CHECK(ops.release(device, both->memory[i]) == WEFT_OK);
+    pthread_barrier_destroy(&both->barrier);
     return far_close(&far);
 }
 
@@ -389,6 +471,8 @@ TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
 TEST(test_residents_refused, refuse_residents)
 TEST(test_parts, refuse_parts)
+TEST(test_owner, unknown_owner)
+TEST(test_at_once, ask_at_once)
 TEST(test_absent, plant_absent)
 
 int main(void)
@@ -403,6 +487,8 @@ int main(void)
                                        cmocka_unit_test(test_residents),
                                        cmocka_unit_test(test_residents_refused),
                                        cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_owner),
+                                       cmocka_unit_test(test_at_once),
                                        cmocka_unit_test(test_absent),
                                        cmocka_unit_test(test_behind),
                                        cmocka_unit_test(test_asked),
