@@ -161,35 +161,55 @@ void weft_ze_event_unused(struct weft_device_event *event)
 
 /* --- asking */
 
+/* Also for a device that is lost, as another one's stream may stand at it. */
+void weft_ze_wait_signal(struct weft_device_wait *wait)
+{
+    const struct weft_ze_driver *driver = &wait->device->driver;
+    if (driver->zeEventQueryStatus(wait->opens->handle) == ZE_RESULT_SUCCESS)
+        return;
+    wait->is_kept |= wait->opener >= 0;
+    driver->zeEventHostSignal(wait->opens->handle);
+}
+
 void weft_ze_events_rescue(struct weft_device *device, int ordinal)
 {
     pthread_mutex_lock(&device->lock);
     for (struct weft_device_wait *wait = device->waits; wait; wait = wait->next) {
-        if (wait->opener == ordinal &&
-            device->driver.zeEventQueryStatus(wait->opens->handle) != ZE_RESULT_SUCCESS)
-            device->driver.zeEventHostSignal(wait->opens->handle);
+        if (wait->opener == ordinal)
+            weft_ze_wait_signal(wait);
     }
     pthread_mutex_unlock(&device->lock);
 }
 
 /* Intel's driver looks at an event's memory alone when it is asked for it, and says of the device whether it hangs. */
-static int is_lost(struct weft_device *device, int ordinal)
+int weft_ze_is_lost(struct weft_device *device, int ordinal)
 {
     struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     int64_t now_ns = weft_clock_ns(), last_ns = atomic_load(&known->status_ns);
-    if (now_ns - last_ns >= STATUS_MS * INT64_C(1000000) &&
-        atomic_compare_exchange_strong(&known->status_ns, &last_ns, now_ns))
-        atomic_store(&known->is_lost,
-                     device->driver.zeDeviceGetStatus(known->device) == ZE_RESULT_ERROR_DEVICE_LOST);
+    if (!atomic_load(&known->is_lost) && now_ns - last_ns >= STATUS_MS * INT64_C(1000000) &&
+        atomic_compare_exchange_strong(&known->status_ns, &last_ns, now_ns) &&
+        device->driver.zeDeviceGetStatus(known->device) == ZE_RESULT_ERROR_DEVICE_LOST)
+        atomic_store(&known->is_lost, 1);
     return atomic_load(&known->is_lost);
 }
 
+int weft_ze_event_is_ahead(const struct weft_device_event *event)
+{
+    return event->device->driver.zeEventQueryStatus(event->handle) == ZE_RESULT_NOT_READY;
+}
+
+/* What an event stands behind has users as long as it has. */
 ze_result_t weft_ze_event_state(struct weft_device_event *event)
 {
-    struct weft_device *device = event->device;
-    ze_result_t result = device->driver.zeEventQueryStatus(event->handle);
-    return result == ZE_RESULT_NOT_READY && is_lost(device, event->ordinal) ? ZE_RESULT_ERROR_DEVICE_LOST
-                                                                            : result;
+    const struct weft_ze_driver *driver = &event->device->driver;
+    ze_result_t result = driver->zeEventQueryStatus(event->handle), at_result = result;
+    for (const struct weft_device_event *at = event; at_result == ZE_RESULT_NOT_READY;) {
+        if (weft_ze_is_lost(at->device, at->ordinal))
+            return ZE_RESULT_ERROR_DEVICE_LOST;
+        at = at->awaits;
+        at_result = at ? driver->zeEventQueryStatus(at->handle) : ZE_RESULT_SUCCESS;
+    }
+    return at_result == ZE_RESULT_SUCCESS ? result : at_result;
 }
 
 int weft_ze_test(struct weft_device_event *event)

@@ -6,6 +6,7 @@
  *
  * Closing. What a queue waits for may never come, so behind every wait stands an event: when it has been signalled, what is left is weft's own work,
  * which ends. Where it is not in time, the list is left: it cannot be destroyed while it runs, and is when its end has been signalled.
+ * The same where only the device is said to be lost: Intel's driver says so of a device when one of its engines hangs, and the others go on.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Barriers.
  */
@@ -15,8 +16,10 @@
 #include "base/clock.h"
 #include "devmem/ze/ze.h"
 
-#define CLOSE_POLL_US  50
-#define SYNCHRONIZE_NS 100000000
+#define CLOSE_POLL_US 50
+#define SYNCHRONIZE_NS                                                                                       \
+    600000000 /* Intel's driver looks for a hang of the event's own engine behind half a second */
+#define END_MS 10000
 
 int weft_ze_queue_make(struct weft_device *device, int ordinal, struct weft_device_queue **opened)
 {
@@ -60,9 +63,15 @@ static ze_result_t state_soon(struct weft_device_event *event)
 /* What comes of one that only weft's own work stands in front of: it ends, or the device is lost. */
 static ze_result_t state_at_last(struct weft_device_event *event)
 {
+    int64_t deadline_ns = weft_clock_ns() + END_MS * INT64_C(1000000);
     ze_result_t result;
-    while ((result = weft_ze_event_state(event)) == ZE_RESULT_NOT_READY)
-        event->device->driver.zeEventHostSynchronize(event->handle, SYNCHRONIZE_NS);
+    while ((result = weft_ze_event_state(event)) == ZE_RESULT_NOT_READY && weft_clock_ns() < deadline_ns) {
+        result = event->device->driver.zeEventHostSynchronize(event->handle, SYNCHRONIZE_NS);
+        if (result != ZE_RESULT_SUCCESS && result != ZE_RESULT_NOT_READY)
+            return result;
+        if (result == ZE_RESULT_NOT_READY)
+            usleep(CLOSE_POLL_US); /* of a driver that does not wait */
+    }
     return result;
 }
 
@@ -87,16 +96,14 @@ static void end(struct weft_device_queue *queue)
     free(queue);
 }
 
-/* How its work has ended: ZE_RESULT_NOT_READY where it has not, or where its end cannot be appended, so that nobody can say. */
+/* What is known of its end. Where that cannot be appended, nobody can say. */
 static ze_result_t await_end(struct weft_device_queue *queue)
 {
     ze_result_t result =
         weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = queue->end->handle});
-    if (result != ZE_RESULT_SUCCESS)
-        return result == ZE_RESULT_ERROR_DEVICE_LOST ? result : ZE_RESULT_NOT_READY;
-    if (queue->waited && state_soon(queue->waited) == ZE_RESULT_NOT_READY)
-        return ZE_RESULT_NOT_READY;
-    return state_at_last(queue->end);
+    if (result == ZE_RESULT_SUCCESS && queue->waited)
+        result = state_soon(queue->waited);
+    return result == ZE_RESULT_SUCCESS ? state_at_last(queue->end) : result;
 }
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
@@ -111,10 +118,10 @@ void weft_ze_queue_close(struct weft_device_queue *queue)
         weft_ze_events_rescue(queue->device, queue->ordinal);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
-    if (result != ZE_RESULT_NOT_READY)
-        end(queue);
-    else
+    if (weft_ze_event_is_ahead(queue->end))
         leave(queue);
+    else
+        end(queue);
 }
 
 void weft_ze_queues_sweep(struct weft_device *device)
@@ -122,7 +129,7 @@ void weft_ze_queues_sweep(struct weft_device *device)
     struct weft_device_queue *over = NULL, *left;
     pthread_mutex_lock(&device->lock);
     for (struct weft_device_queue **at = &device->left; (left = *at);) {
-        if (weft_ze_event_state(left->end) == ZE_RESULT_NOT_READY) {
+        if (weft_ze_event_is_ahead(left->end)) {
             at = &left->next;
             continue;
         }

@@ -7,6 +7,7 @@
  *
  * A wait that was left to a queue stays known here, also when its owner has freed it, until it is open: of a device that fails
  * the queue never comes there, and a stream on another device would wait for ever. Whoever learns of the failure opens those from the host (weft_ze_events_rescue()).
+ * A queue of a device that is said to be lost may yet go on and signal the event as well, so that one is not used again before the kind is closed.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Synchronization Primitives, Events: the host may signal an event
  * that a device waits for.
@@ -16,10 +17,11 @@
 
 #include "devmem/ze/ze.h"
 
-/* Nobody opens it any more. The stream need not have passed it. */
+/* Nobody opens it any more. The stream need not have passed it. What a queue may yet signal is never used for anything else. */
 static void forget(struct weft_device_wait *wait)
 {
-    weft_ze_event_put(wait->opens);
+    if (!wait->is_kept)
+        weft_ze_event_put(wait->opens);
     weft_ze_event_put(wait->passed);
     free(wait);
 }
@@ -94,14 +96,6 @@ int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *q
                : weft_ze_fail(device, result, "opening a stream wait of device %d", wait->opens->ordinal);
 }
 
-/* Where it is not open: also for a device that is lost, as another one's stream may stand at it. */
-static void open_now(const struct weft_device_wait *wait)
-{
-    const struct weft_ze_driver *driver = &wait->device->driver;
-    if (driver->zeEventQueryStatus(wait->opens->handle) != ZE_RESULT_SUCCESS)
-        driver->zeEventHostSignal(wait->opens->handle);
-}
-
 void weft_ze_wait_free(struct weft_device_wait *wait)
 {
     struct weft_device *device = wait->device;
@@ -117,16 +111,32 @@ void weft_ze_wait_free(struct weft_device_wait *wait)
         weft_ze_waits_sweep(device, 0);
         return;
     }
-    open_now(wait); /* one that was never opened must not hang a stream */
+    weft_ze_wait_signal(wait); /* one that was never opened must not hang a stream */
     forget(wait);
+}
+
+/* Bits: ordinals whose queues have waits to open, and that are lost. */
+static uint64_t lost_openers(struct weft_device *device)
+{
+    uint64_t openers = 0, lost = 0;
+    pthread_mutex_lock(&device->lock);
+    for (const struct weft_device_wait *wait = device->waits; wait; wait = wait->next)
+        openers |= UINT64_C(1) << wait->opener;
+    pthread_mutex_unlock(&device->lock);
+    for (int i = 0; i < device->count; i++)
+        lost |= openers >> i & 1 && weft_ze_is_lost(device, i) ? UINT64_C(1) << i : 0;
+    return lost;
 }
 
 void weft_ze_waits_sweep(struct weft_device *device, int is_last)
 {
+    const uint64_t lost = lost_openers(device);
     struct weft_device_wait **at = &device->waits, *wait, *over = NULL;
+    _Static_assert(WEFT_ZE_ORDINALS_MAX <= 64, "a bit for each");
     pthread_mutex_lock(&device->lock);
     while ((wait = *at)) {
-        if (!wait->is_free || (!is_last && weft_ze_event_state(wait->opens) == ZE_RESULT_NOT_READY)) {
+        int is_coming = !is_last && weft_ze_event_is_ahead(wait->opens) && !(lost >> wait->opener & 1);
+        if (!wait->is_free || is_coming) {
             at = &wait->next;
             continue;
         }
@@ -137,7 +147,7 @@ void weft_ze_waits_sweep(struct weft_device *device, int is_last)
     pthread_mutex_unlock(&device->lock);
     while ((wait = over)) {
         over = wait->next;
-        open_now(wait);
+        weft_ze_wait_signal(wait);
         forget(wait);
     }
 }

@@ -247,6 +247,8 @@ ze_result_t weft_ze_event_state(struct weft_device_event *event);
 int weft_ze_event_is_ahead(const struct weft_device_event *event);
 /* Whether the driver has said that the ordinal is lost: asked now and then, without the lock. What is lost stays it. */
 int weft_ze_is_lost(struct weft_device *device, int ordinal);
+/* Opens a stream wait by the host, where it is not open. With the lock, or where nobody else knows the wait. */
+void weft_ze_wait_signal(struct weft_device_wait *wait);
 /* Work on the ordinal has failed: opens the stream waits that its queues were to open. */
 void weft_ze_events_rescue(struct weft_device *device, int ordinal);
 /* Makes the event, which has not been signalled, one that notes the device's time: weft_ze_command has to name its ticks. */
@@ -299,8 +301,6 @@ int weft_ze_streams_close(struct weft_device *device, int ordinal);
 int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, struct weft_device_wait **wait);
 int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue);
 void weft_ze_wait_free(struct weft_device_wait *wait);
-/* Opens it by the host, where it is not open. With the lock, or where nobody else knows the wait. */
-void weft_ze_wait_signal(struct weft_device_wait *wait);
 /* Forgets the waits that queues have opened, or never will as their device is lost; is_last: the others as well. */
 void weft_ze_waits_sweep(struct weft_device *device, int is_last);
 

@@ -301,13 +301,144 @@ static int ask_the_device(void)
     ZE_CHECK(state == WEFT_SYSTEM && strstr(ze_said, "ZE_RESULT_ERROR_DEVICE_LOST"));
     ZE_CHECK(device->driver.zeEventQueryStatus(wait->opens->handle) == ZE_RESULT_SUCCESS);
     fake->events_keep_quiet = fake->is_lost = 0;
-    atomic_store(&device->ordinals[0].is_lost, 0); /* as when it is asked the next time */
     ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS);
     ops.wait_free(wait);
     ops.event_free(behind);
     ops.event_free(never);
     ops.queue_close(queue);
     ZE_CHECK(streams.sync(stream) == 0);
+    return end(stream);
+}
+
+static ze_result_t says_nothing(ze_device_handle_t of)
+{
+    (void)of;
+    return ZE_RESULT_SUCCESS;
+}
+
+static int waited; /* times */
+
+static ze_result_t says_lost(ze_event_handle_t event, uint64_t timeout_ns)
+{
+    (void)event, (void)timeout_ns;
+    waited++;
+    return ZE_RESULT_ERROR_DEVICE_LOST;
+}
+
+/* The device is said to be lost, or says it to who waits, as another engine of it hangs. What has not ended keeps its memory, until it does. */
+static int close_lost_by(int who_waits)
+{
+    void *stream, *host;
+    struct weft_device_queue *queue;
+    ZE_CHECK(begin(&stream, NULL) == 0 && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    struct weft_device_event *wakes = weft_ze_event_get(device, 0);
+    ZE_CHECK(wakes && ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, &host) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 64, &queue->borrowed) == WEFT_OK);
+    int before = fake->allocations;
+    fake->events_keep_quiet = fake->is_lost = 1;
+    if (who_waits) {
+        device->driver.zeDeviceGetStatus = says_nothing;
+        device->driver.zeEventHostSynchronize = says_lost;
+    }
+    ZE_CHECK(ops.copy(queue, queue->borrowed, host, 64) == WEFT_OK);
+    ops.queue_close(queue);
+    ZE_CHECK(waited == who_waits);
+    ZE_CHECK(device->left == queue && fake->allocations == before && !fake->violations);
+    weft_ze_queues_sweep(device);
+    ZE_CHECK(device->left == queue && fake->allocations == before && !fake->violations);
+    fake->events_keep_quiet = fake->is_lost = 0;
+    ZE_CHECK(device->driver.zeEventHostSignal(wakes->handle) == ZE_RESULT_SUCCESS);
+    for (int ms = 0; ms < 5000 && device->left; ms++) {
+        usleep(1000);
+        weft_ze_queues_sweep(device);
+    }
+    ZE_CHECK(!device->left && fake->allocations == before - 1 && !fake->violations);
+    ops.event_free(wakes);
+    ZE_CHECK(ops.release(device, host) == WEFT_OK);
+    return end(stream);
+}
+
+static int close_lost(void)
+{
+    return close_lost_by(0);
+}
+
+static int close_hung(void)
+{
+    return close_lost_by(1);
+}
+
+/* Until the waits that were left to queues are forgotten, for at most so long. */
+static int sweep_for(int most_ms)
+{
+    for (int ms = 0; ms < most_ms && device->waits; ms++) {
+        usleep(1000);
+        weft_ze_waits_sweep(device, 0);
+    }
+    return device->waits == NULL;
+}
+
+/* A stream on device 0 waits for a queue of device 1: only of that is asked whether it is lost. The host opens the wait then, and the queue may do so
+ * again later, so nothing else ever uses the event. */
+static int open_twice(void)
+{
+    enum { MANY = 100 };
+    void *stream;
+    struct weft_device_wait *wait;
+    struct weft_device_queue *queue;
+    ZE_CHECK(begin(&stream, NULL) == 0 && ops.queue_open(device, 1, &queue) == WEFT_OK);
+    struct weft_device_event *never = weft_ze_event_get(device, 1), *behind;
+    ZE_CHECK(never && ops.await(queue, never) == WEFT_OK && ops.mark(queue, &behind) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK && ops.wait_open(wait, queue) == WEFT_OK);
+    ops.wait_free(wait);
+    fake->events_keep_quiet = 1;
+    fake->is_lost = 1u << 0;
+    ZE_CHECK(!sweep_for(300));
+    fake->is_lost = 1u << 1;
+    ZE_CHECK(sweep_for(5000));
+    ZE_CHECK(streams.sync(stream) == 0);
+    for (int i = 0; i < MANY; i++) {
+        struct weft_device_event *event = weft_ze_event_get(device, 0);
+        ZE_CHECK(event);
+        weft_ze_event_unused(event);
+    }
+    ZE_CHECK(fake->violations == 0);
+    fake->is_lost = 0;
+    ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS);
+    while (!ops.test(behind) || device->driver.zeEventQueryStatus(behind->handle) != ZE_RESULT_SUCCESS)
+        usleep(1000);
+    ops.event_free(behind);
+    ops.event_free(never);
+    ops.queue_close(queue);
+    return end(stream);
+}
+
+/* What waits for an event of a lost device fails, on whatever device it waits. */
+static int await_lost(void)
+{
+    void *stream;
+    struct weft_device_queue *queues[2];
+    struct weft_device_event *never, *marked;
+    ZE_CHECK(begin(&stream, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ops.queue_open(device, i, &queues[i]) == WEFT_OK);
+    ZE_CHECK((never = weft_ze_event_get(device, 1)) && ops.await(queues[1], never) == WEFT_OK);
+    ZE_CHECK(ops.mark(queues[1], &marked) == WEFT_OK && ops.await(queues[0], marked) == WEFT_OK);
+    ZE_CHECK(weft_ze_event_state(queues[0]->waited) == ZE_RESULT_NOT_READY);
+    fake->events_keep_quiet = 1;
+    fake->is_lost = 1u << 1;
+    ze_result_t result = ZE_RESULT_NOT_READY;
+    for (int ms = 0; ms < 5000 && result == ZE_RESULT_NOT_READY; ms++) {
+        usleep(1000);
+        result = weft_ze_event_state(queues[0]->waited);
+    }
+    ZE_CHECK(result == ZE_RESULT_ERROR_DEVICE_LOST);
+    fake->events_keep_quiet = fake->is_lost = 0;
+    ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS);
+    ops.event_free(never);
+    ops.event_free(marked);
+    for (int i = 0; i < 2; i++)
+        ops.queue_close(queues[i]);
     return end(stream);
 }
 
@@ -395,6 +526,10 @@ TEST(test_clock, look_at_the_clock)
 TEST(test_failures, fail_by_the_driver)
 TEST(test_opened, open_all)
 TEST(test_quiet, ask_the_device)
+TEST(test_lost, close_lost)
+TEST(test_hung, close_hung)
+TEST(test_twice, open_twice)
+TEST(test_behind_lost, await_lost)
 TEST(test_again, use_again)
 TEST(test_many, close_many)
 TEST(test_closed, close_in_front)
@@ -405,7 +540,8 @@ int main(void)
         cmocka_unit_test(test_pointers), cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
         cmocka_unit_test(test_failures), cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
         cmocka_unit_test(test_many),     cmocka_unit_test(test_closed), cmocka_unit_test(test_line),
-        cmocka_unit_test(test_beside),   cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_beside),   cmocka_unit_test(test_quiet),  cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_twice),    cmocka_unit_test(test_hung),   cmocka_unit_test(test_behind_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
