@@ -125,7 +125,8 @@ static int add(struct weft_device *device, int ordinal, const struct weft_ze_han
                struct weft_ze_import **added)
 {
     struct weft_ze_mapping *mapping;
-    int status = weft_ze_mapping_open(device, ordinal, handle, fd, &mapping);
+    int owner = ordinal_by_uuid(device, ordinal, handle->uuid);
+    int status = weft_ze_mapping_open(device, ordinal, owner, handle, fd, &mapping);
     if (status != WEFT_OK)
         return status;
     struct weft_ze_import *import = find(device, ordinal, handle); /* another thread's, meanwhile */

@@ -91,18 +91,21 @@ static ze_result_t map(const struct weft_device *device, uint64_t size, struct w
     return result;
 }
 
-/* What the driver says of a descriptor that is none of its own is the fault of who sent it. */
-static int fail_map(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle,
+/* What the driver says of a descriptor that is none of its own is the fault of who sent it; not where it is of another device, which it may not
+ * be able to attach to. */
+static int fail_map(struct weft_device *device, int ordinal, int owner, const struct weft_ze_handle *handle,
                     ze_result_t result)
 {
     char text[WEFT_ZE_TEXT];
     int status = weft_ze_word(result, text, "mapping %llu bytes of device memory of process %d on device %d",
                               (unsigned long long)handle->size, handle->offer.pid, ordinal);
-    return device->params.fail(status == WEFT_INVALID ? WEFT_PROTOCOL : status, "%s", text);
+    if (status == WEFT_INVALID)
+        status = owner == ordinal ? WEFT_PROTOCOL : WEFT_UNSUPPORTED;
+    return device->params.fail(status, "%s", text);
 }
 
 /* One more user of what is known by its file, or by its address once it is mapped. wanted->fd is its, or closed. */
-static int find_or_map(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle,
+static int find_or_map(struct weft_device *device, int owner, const struct weft_ze_handle *handle,
                        struct weft_ze_mapping *wanted, struct weft_ze_mapping **found)
 {
     struct weft_ze_mapping *made = NULL;
@@ -127,13 +130,13 @@ static int find_or_map(struct weft_device *device, int ordinal, const struct wef
         free(made);
     }
     if (result != ZE_RESULT_SUCCESS)
-        return fail_map(device, ordinal, handle, result);
+        return fail_map(device, wanted->ordinal, owner, handle, result);
     (*found)->count++;
     return WEFT_OK;
 }
 
-int weft_ze_mapping_open(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle, int fd,
-                         struct weft_ze_mapping **mapping)
+int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
+                         const struct weft_ze_handle *handle, int fd, struct weft_ze_mapping **mapping)
 {
     struct weft_ze_mapping wanted = {.place = device->ordinals[ordinal].place, .ordinal = ordinal, .fd = fd};
     uint64_t bytes = weft_ze_dmabuf_bytes(fd);
@@ -143,7 +146,7 @@ int weft_ze_mapping_open(struct weft_device *device, int ordinal, const struct w
             WEFT_PROTOCOL, "the dma-buf that process %d hands out has %llu bytes, expected are %llu",
             handle->offer.pid, (unsigned long long)bytes, (unsigned long long)handle->size);
     }
-    int status = find_or_map(device, ordinal, handle, &wanted, mapping);
+    int status = find_or_map(device, owner, handle, &wanted, mapping);
     if (status != WEFT_OK)
         return status;
     uint64_t length = (*mapping)->length;

@@ -22,10 +22,10 @@ struct weft_ze_mapping {
     struct weft_ze_mapping *next;
 };
 
-/* One more user of the mapping of the dma-buf, made at need. The descriptor is the mapping's then, or closed, also on failure. ordinal
- * stands in texts alone. */
-int weft_ze_mapping_open(struct weft_device *device, int ordinal, const struct weft_ze_handle *handle, int fd,
-                         struct weft_ze_mapping **mapping);
+/* One more user of the mapping of the dma-buf, made at need. The descriptor is the mapping's then, or closed, also on failure. It is mapped for
+ * the ordinal; owner has the memory. */
+int weft_ze_mapping_open(struct weft_device *device, int ordinal, int owner,
+                         const struct weft_ze_handle *handle, int fd, struct weft_ze_mapping **mapping);
 /* One user less. What the driver says of unmapping it behind the last one. */
 ze_result_t weft_ze_mapping_close(struct weft_device *device, struct weft_ze_mapping *mapping);
 
