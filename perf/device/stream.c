@@ -86,9 +86,10 @@ static int find_in(const struct library *ze, ze_driver_handle_t driver, const ui
 static int find(const struct library *ze, const uint8_t uuid[16], ze_driver_handle_t *driver,
                 ze_device_handle_t *device)
 {
+    static const uint8_t unknown[16]; /* is no device's */
     ze_driver_handle_t drivers[MANY];
     uint32_t count = MANY;
-    if (ze->driver_get(&count, drivers) != ZE_RESULT_SUCCESS)
+    if (memcmp(uuid, unknown, sizeof unknown) == 0 || ze->driver_get(&count, drivers) != ZE_RESULT_SUCCESS)
         return -1;
     for (uint32_t i = 0; i < count && i < MANY; i++) {
         *driver = drivers[i];
@@ -172,13 +173,15 @@ int perf_stream_open(struct perf_stream *stream, const struct perf_device *devic
     return -1;
 }
 
-/* Whether the stream has done all that is in it. */
+/* Whether the stream has done all that is in it. What takes no mark has not taken a call either: where the device's streams cannot wait, nothing has
+ * been put into it. */
 static int is_idle(const struct perf_stream *stream, const struct perf_device *device)
 {
     const struct weft_device_ops *ops = &device->kind->ops;
     struct weft_device_event *end;
-    if (ops->mark_stream(device->kind->device, device->ordinal, stream->handle, 0, &end) != 0)
-        return 0;
+    int status = ops->mark_stream(device->kind->device, device->ordinal, stream->handle, 0, &end);
+    if (status != 0)
+        return status == WEFT_UNSUPPORTED;
     int64_t deadline_ns = weft_clock_ns() + CLOSE_MS * INT64_C(1000000);
     int state;
     while ((state = ops->test(end)) == 0 && weft_clock_ns() < deadline_ns)
