@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "devmem/registry.h"
-#include "devmem/ze/ze.h"
+#include "devmem/ze/launch.h"
 #include "tests/support/child.h"
 #include "tests/support/skip.h"
 #include "tests/support/ze_scene.h"
@@ -329,6 +329,17 @@ static int refuse_parts(void)
     return far_close(&far);
 }
 
+/* Who may not wait does not: the launcher's lock is kept while a module is compiled. */
+static int look_while_locked(void)
+{
+    struct far far;
+    ZE_CHECK(far_open(&far) == 0 && ops.reaches(device, 0, far.memory, 1) == 1);
+    struct weft_ze_launcher *launcher = weft_ze_launcher_look(device, 0);
+    ZE_CHECK(launcher && ops.reaches(device, 0, far.memory, 0) == 1);
+    pthread_mutex_unlock(&launcher->lock);
+    return far_close(&far);
+}
+
 /* Memory on a device that is none of the kind's. */
 static int unknown_owner(void)
 {
@@ -471,6 +482,7 @@ TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
 TEST(test_residents_refused, refuse_residents)
 TEST(test_parts, refuse_parts)
+TEST(test_locked, look_while_locked)
 TEST(test_owner, unknown_owner)
 TEST(test_at_once, ask_at_once)
 TEST(test_absent, plant_absent)
@@ -487,6 +499,7 @@ int main(void)
                                        cmocka_unit_test(test_residents),
                                        cmocka_unit_test(test_residents_refused),
                                        cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_locked),
                                        cmocka_unit_test(test_owner),
                                        cmocka_unit_test(test_at_once),
                                        cmocka_unit_test(test_absent),
