@@ -3,7 +3,7 @@
  *
  * process_vm_readv() is one copy by one processor, and the owner's waits meanwhile. So the reader of a large piece reads the first half of it, and
  * offers the second. An owner that has nothing else to do takes that, and writes it into the reader's memory by process_vm_writev(): both copy at
- * once. An owner that computes, sleeps or is stopped takes nothing. Then the reader reads the second half as well, and nobody has been waited for. There are two
+ * once. An owner that sleeps or is stopped takes nothing, nor one that computes, but for its service thread where that is at work. Then the reader reads the second half as well, and nobody has been waited for. There are two
  * parts, and not more, because each call costs the kernel about as much as 16 KiB of copying.
  *
  * The offer lies in the owner's ring, which both have mapped (help.h). Its state is one word, which either side changes by compare and exchange. The reader
@@ -23,6 +23,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/fence.h"
@@ -32,10 +33,11 @@
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
 #define PAGE_BYTES     4096u
 #define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do */
-#define UNHELPED_EACH  16u              /* and how often it is offered a half then */
-#define SPINS          512              /* then others may want the processor */
+#define UNHELPED_EACH  16u /* and how often it is offered a half then */
+#define SPINS          512 /* then others may want the processor */
+#define YIELDS         1024
 #define LOOK_NS        INT64_C(2000000) /* between two looks whether a helper that does not end is stopped */
-#define GIVE_UP_NS     INT64_C(2000000000) /* neither stopped nor done */
+#define LOOKS          1000             /* at a helper that is neither stopped nor done */
 
 static struct shm_help *help_in(uint8_t *ring)
 {
@@ -67,9 +69,9 @@ static int give(struct weft_link *link)
         return 0;
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     struct iovec own = {(void *)(uintptr_t)help->source, help->bytes};
-    if (!pid || !is_there(link) || !go_from(help, state, SHM_HELP_TAKEN))
+    if (!pid || !go_from(help, state, SHM_HELP_TAKEN))
         return 0;
-    ssize_t copied = process_vm_writev(pid, &own, 1, &help->place, 1, 0);
+    ssize_t copied = is_there(link) ? process_vm_writev(pid, &own, 1, &help->place, 1, 0) : -1;
     go_from(help, state - SHM_HELP_OPEN + SHM_HELP_TAKEN,
             copied >= 0 && (size_t)copied == own.iov_len ? SHM_HELP_DONE : SHM_HELP_FAILED);
     return 1;
@@ -152,14 +154,18 @@ static uint64_t offer(struct shm_help *help, uint64_t source, void *place, size_
 static int await(const struct weft_link *link, int pid, struct shm_help *help, uint64_t offered)
 {
     uint64_t taken = offered - SHM_HELP_OPEN + SHM_HELP_TAKEN, state;
-    int64_t since_ns = weft_clock_ns(), look_ns = since_ns + LOOK_NS;
+    int64_t look_ns = weft_clock_ns() + LOOK_NS;
+    int looks = 0;
     for (uint32_t turns = 0; (state = atomic_load_explicit(&help->state, memory_order_acquire)) == taken;
          turns++) {
         if (turns < SPINS) {
             weft_pause();
             continue;
         }
-        sched_yield();
+        if (turns < YIELDS)
+            sched_yield();
+        else /* to a helper that a real-time reader would keep from the processor */
+            nanosleep(&(const struct timespec){.tv_nsec = 50000}, NULL);
         if (atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
             return 0; /* it has ended, or has let go of the link */
         int64_t now_ns = weft_clock_ns();
@@ -169,7 +175,7 @@ static int await(const struct weft_link *link, int pid, struct shm_help *help, u
         weft_fence_full(); /* before anybody looks at the helper's threads */
         if (shm_process_is_stopped(pid))
             return 0;
-        if (now_ns - since_ns > GIVE_UP_NS)
+        if (++looks > LOOKS) /* and not by the clock: this side may have been stopped itself */
             return link->transport->params.fail(
                 WEFT_TRANSPORT, "shm: process %d has begun to copy %llu bytes here and does not end it", pid,
                 (unsigned long long)help->bytes);

@@ -239,15 +239,7 @@ int shm_help_give(struct weft_transport *transport);
 /* Reads size bytes at address of the peer's process, which may help. */
 int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size);
 
-/* help.c */
-/* Notes that a token's memory is exposed over the link (1), or not any more (-1). */
-void shm_help_note(struct weft_link *link, const struct shm_token *token, int exposed);
-/* Copies what peers offer of what they are reading of this instance's memory. How many pieces that were. */
-int shm_help_give(struct weft_transport *transport);
-/* Reads size bytes at address of the peer's process, which may help. */
-int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size);
-
-/* stopped.c: whether all threads of a process are stopped, or have ended. */
+/* stopped.c: whether all threads of a process are stopped, or have ended. 0 where /proc does not say. */
 int shm_process_is_stopped(int pid);
 
 /* cells.c */

@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "transport/shm/shm_private.h"
@@ -19,13 +21,22 @@ static int thread_is_stopped(const char *task, const char *thread)
     return name_end && name_end[1] == ' ' && strchr("TtXxZ", name_end[2]);
 }
 
+/* Whether /proc is there, and of this process's PID namespace. */
+static int proc_is_ours(void)
+{
+    char text[32];
+    return weft_file_read("/proc/self/stat", text, sizeof text) > 0 && strtol(text, NULL, 10) == getpid();
+}
+
 int shm_process_is_stopped(int pid)
 {
     char task[48];
+    if (!proc_is_ours())
+        return 0;
     snprintf(task, sizeof task, "/proc/%d/task", pid);
     DIR *threads = opendir(task);
     if (!threads)
-        return errno == ENOENT;
+        return 0; /* one that has ended closes its socket */
     int stopped = 1;
     struct dirent *entry;
     errno = 0;
