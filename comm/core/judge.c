@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/boot/boot.h"
+#include "comm/exec/fastpath.h"
 
 #define COLLECT_NS INT64_C(100000000) /* deadlines of several ranks pass together: who else is there? */
 
@@ -103,12 +104,11 @@ static struct group *find_group(struct weft_judge *judge, uint64_t sequence)
 }
 
 /* How far ranks can be apart. Nobody sends more than WEFT_OPS_MAX operations beyond what the receiver has begun, and
- * nobody begins one that many beyond one that it has not ended; the cache-line path adds up to
- * fourteen. So of two ranks
+ * nobody begins one that many beyond one that it has not ended; the cache-line path adds those that a root may be ahead. So of two ranks
  * that have a message of one call between them the one is at most APART_HOP calls ahead. Every call connects all ranks:
  * take those that are beyond some call, and one of the others is at most so far behind it; then those two sets together.
  * After ranks - 1 such steps there are no others. What is older than that has been the same call everywhere. */
-#define APART_HOP (2 * ((uint64_t)WEFT_OPS_MAX + 14))
+#define APART_HOP (2 * ((uint64_t)WEFT_OPS_MAX + WEFT_FASTPATH_AHEAD_MAX))
 /* Of older groups one entry is kept to compare with: so far apart are few ranks. */
 #define WHOLE_CALLS 256
 

@@ -142,6 +142,8 @@ struct weft_fastpath_word {
     uint64_t word, size;
 };
 #define WEFT_FASTPATH_WORDS_MAX 16
+/* How many of them a root may be ahead. */
+#define WEFT_FASTPATH_AHEAD_MAX (WEFT_FASTPATH_WORDS_MAX - 2)
 size_t weft_fastpath_last(const struct weft_fastpath *fastpath, struct weft_fastpath_word *words);
 int weft_fastpath_compare_last(const struct weft_fastpath *fastpath, uint32_t rank, const void *bytes,
                                size_t size, struct weft_fastpath_odd *odd);

@@ -24,7 +24,7 @@ static inline int weft_given_has_come_word(const struct weft_fastpath *fastpath,
  * that is not settled is waited for. Counts may wrap. */
 static inline int weft_given_has_room(const struct weft_fastpath *fastpath)
 {
-    return fastpath->given - fastpath->settled <= WEFT_SLOTS_GIVEN - 2;
+    return fastpath->given - fastpath->settled <= WEFT_FASTPATH_AHEAD_MAX;
 }
 
 static inline int weft_given_has_come(const struct weft_fastpath *fastpath, uint32_t rank, uint32_t number)

@@ -158,15 +158,22 @@ static int reach(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* A device with a queue, and eight words that are 0. */
+static int begin(struct weft_device_queue **queue, uint64_t **words)
+{
+    fake = ze_scene_begin(&ops, &device);
+    ZE_CHECK(fake && ops.queue_open(device, 0, queue) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)words) == WEFT_OK);
+    memset(*words, 0, 64);
+    return 0;
+}
+
 /* Nothing has to be appended behind a launch for its end to be known. */
 static int fail_behind(void)
 {
     struct weft_device_queue *queue;
     uint64_t *words;
-    fake = ze_scene_begin(&ops, &device);
-    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK);
-    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
-    memset(words, 0, 64);
+    ZE_CHECK(begin(&queue, &words) == 0);
     int before = fake->allocations;
     fake->fails_behind_launch = ZE_RESULT_ERROR_UNKNOWN;
     ZE_CHECK(run(queue, words, 2) == WEFT_OK);
@@ -202,10 +209,7 @@ static int load_when_asked(void)
 {
     struct weft_device_queue *queue;
     uint64_t *words;
-    fake = ze_scene_begin(&ops, &device);
-    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK && has(0));
-    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
-    memset(words, 0, 64);
+    ZE_CHECK(begin(&queue, &words) == 0 && has(0));
     words[2] = 1;
     ZE_CHECK(ask(queue, WEFT_INT32) == WEFT_OK);
     int builds = fake->builds;
@@ -438,10 +442,7 @@ static int keep_steps(void)
     enum { WAITING = 3, ROUNDS = 50 };
     struct weft_device_queue *queue;
     uint64_t *words;
-    fake = ze_scene_begin(&ops, &device);
-    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK);
-    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);
-    memset(words, 0, 64);
+    ZE_CHECK(begin(&queue, &words) == 0);
     int before = fake->allocations;
     for (int i = 0; i < WAITING; i++)
         ZE_CHECK(run(queue, words, 3 + (uint32_t)i) == WEFT_OK);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,11 +22,12 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/watcher.h"
+#include "transport/shm/shm_private.h"
 
 #define BYTES (128u << 10) /* one piece */
 #define PIECE (16u << 10)  /* what is read by less is no payload */
 
-enum how { WRITES, REFUSES, WRITES_HALF, STOPS_BEFORE, STOPS_BEHIND, DIES, READER_DIES };
+enum how { WRITES, REFUSES, WRITES_HALF, STOPS_BEFORE, STOPS_BEHIND, DIES };
 
 static struct shared {
     _Atomic int how, helper, begun, ended;
@@ -54,8 +56,6 @@ static void wait_for(const _Atomic int *value, int least)
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
 {
-    if (local->iov_len >= PIECE && shared->how == READER_DIES)
-        kill(getpid(), SIGKILL);
     if (local->iov_len >= PIECE && local->iov_len < whole)
         wait_for(&shared->begun, wanted);
     return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
@@ -129,6 +129,7 @@ static int sizes_body(int rank, int ranks, void *arg)
         else
             CHECK_OK(weft_recv(job.comm, memory + shift, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
         CHECK(check(memory + shift, bytes, (int)i) == 0);
+        CHECK(rank == 0 || !whole || shared->begun >= wanted);
         for (size_t k = 0; k < shift; k++)
             CHECK_BITS(memory[k] == 0xee && memory[bytes + shift + k] == 0xee);
         free(memory);
@@ -242,6 +243,8 @@ static void test_helper_dies(void **state)
     assert_true(WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == 0);
 }
 
+/* --- offers that no reader makes */
+
 /* The other end of a pair of pipes says where it is; then this end. */
 static struct weft_link *meet(struct conform_node *node, const int *in, const int *out)
 {
@@ -257,59 +260,122 @@ static struct weft_link *meet(struct conform_node *node, const int *in, const in
     return link;
 }
 
-static void read_and_die(const struct conform_backend *backend, const int *in, const int *out)
+/* A peer that never reads, and lives until it is killed. */
+static void be_there(const struct conform_backend *backend, const int *in, const int *out)
 {
     struct conform_node node;
-    struct weft_token token;
-    static uint8_t memory[BYTES];
-    struct test_watcher *watcher = test_watcher_start();
-    struct weft_link *link = conform_node_open(&node, backend, watcher) ? NULL : meet(&node, in, out);
-    while (link && node.message_count < 1)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (conform_node_open(&node, backend, test_watcher_start()) || !meet(&node, in, out))
+        _exit(1);
+    for (;;) {
         conform_poll(&node, 16);
-    memcpy(&token, node.bytes, sizeof token);
-    if (link)
-        node.ops.pull(link, &token, 0, memory, sizeof memory);
-    _exit(1);
-}
-
-/* Its offer is still there, and its number may be another process's by now. */
-static void reader_dies(const struct conform_backend *backend)
-{
-    struct conform_world world;
-    struct weft_token token;
-    static uint8_t memory[BYTES];
-    int to_child[2], to_parent[2], status;
-    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0)
-        read_and_die(backend, to_child, to_parent);
-    conform_open(&world, backend, 1);
-    struct conform_node *node = &world.nodes[0];
-    struct weft_link *link = meet(node, to_parent, to_child);
-    assert_non_null(link);
-    while ((status = node->ops.expose(link, NULL, memory, sizeof memory, &token)) == WEFT_AGAIN)
-        conform_turn(&world);
-    assert_int_equal(status, WEFT_OK);
-    conform_send(&world, 0, link, &token, sizeof token, NULL, 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    conform_until(&world, &node->failed_count, 1);
-    assert_int_equal(shared->begun, 0);
-    conform_close(&world);
-    for (int i = 0; i < 2; i++) {
-        close(to_child[i]);
-        close(to_parent[i]);
+        usleep(100);
     }
 }
 
-static void test_reader_dies(void **state)
+struct played {
+    struct conform_world world;
+    struct weft_link *link;
+    struct shm_token token; /* of the memory, which the peer has at the same address */
+    pid_t peer;
+    int to_peer[2], to_self[2];
+};
+static uint8_t exposed[BYTES];
+
+static void play(struct played *played)
 {
     static const struct conform_backend backend = {.label = "shm", .transport = "shm", .direct = 1};
+    struct weft_token token;
+    int status;
+    assert_int_equal(pipe(played->to_peer) | pipe(played->to_self), 0);
+    played->peer = fork();
+    assert_true(played->peer >= 0);
+    if (played->peer == 0)
+        be_there(&backend, played->to_peer, played->to_self);
+    conform_open(&played->world, &backend, 1);
+    struct conform_node *node = &played->world.nodes[0];
+    played->link = meet(node, played->to_self, played->to_peer);
+    assert_non_null(played->link);
+    while ((status = node->ops.expose(played->link, NULL, exposed, BYTES, &token)) == WEFT_AGAIN)
+        conform_turn(&played->world);
+    assert_int_equal(status, WEFT_OK);
+    memcpy(&played->token, &token, sizeof played->token);
+    while (!atomic_load(&played->link->peer->pid)) /* its link comes up as well */
+        conform_turn(&played->world);
+}
+
+static void end_play(struct played *played)
+{
+    conform_close(&played->world);
+    for (int i = 0; i < 2; i++) {
+        close(played->to_peer[i]);
+        close(played->to_self[i]);
+    }
+}
+
+/* As a reader would offer it. How often the owner has tried to write. */
+static int offer(const struct played *played, uint32_t cell, const void *source, size_t bytes)
+{
+    struct shm_help *help = &((struct shm_ring_control *)(void *)played->link->ring.memory)->help;
+    int before = shared->begun;
+    help->place = (struct iovec){exposed, bytes};
+    help->source = (uintptr_t)source;
+    help->bytes = bytes;
+    help->cell = cell;
+    atomic_store(&help->state, SHM_HELP_STATES + SHM_HELP_OPEN);
+    for (int i = 0; i < 3; i++)
+        conform_poll(&played->world.nodes[0], 16);
+    return shared->begun - before;
+}
+
+/* The peer may lack the right to read what it asks for. */
+static void test_played_offers(void **state)
+{
+    struct played played;
+    int status;
     (void)state;
-    prepare(READER_DIES);
-    for (int i = 0; i < 20; i++)
-        reader_dies(&backend);
+    prepare(WRITES);
+    play(&played);
+    uint32_t cell = played.token.cell;
+    assert_int_equal(offer(&played, cell, exposed, BYTES), 1);
+    assert_int_equal(offer(&played, cell, exposed + BYTES / 2, BYTES / 2), 1);
+    assert_int_equal(offer(&played, cell, exposed + 1, BYTES), 0);
+    assert_int_equal(offer(&played, cell, exposed - 1, 2), 0);
+    assert_int_equal(offer(&played, cell, exposed, SIZE_MAX), 0);
+    assert_int_equal(offer(&played, cell + 1, exposed, BYTES), 0);
+    assert_int_equal(offer(&played, 0, exposed, BYTES), 0);
+    assert_int_equal(offer(&played, UINT32_MAX, exposed, BYTES), 0);
+    /* The peer ends. Its number may be another process's when that is noticed, so the link is up once more. */
+    kill(played.peer, SIGKILL);
+    assert_int_equal(waitpid(played.peer, &status, 0), played.peer);
+    conform_until(&played.world, &played.world.nodes[0].failed_count, 1);
+    atomic_store(&played.link->state, SHM_LINK_UP);
+    assert_int_equal(offer(&played, cell, exposed, BYTES), 0);
+    atomic_store(&played.link->state, SHM_LINK_FAILED);
+    end_play(&played);
+}
+
+/* What is not exposed any more is not copied, whatever else is. */
+static void test_taken_back(void **state)
+{
+    struct played played;
+    struct weft_token token = {0}, other;
+    static uint8_t memory[BYTES];
+    (void)state;
+    prepare(WRITES);
+    play(&played);
+    struct conform_node *node = &played.world.nodes[0];
+    memcpy(&token, &played.token, sizeof played.token);
+    assert_int_equal(node->ops.expose(played.link, NULL, memory, BYTES, &other), WEFT_OK);
+    node->ops.unexpose(played.link, &token, 0);
+    assert_int_equal(offer(&played, played.token.cell, exposed, BYTES), 0);
+    memcpy(&played.token, &other, sizeof played.token);
+    assert_int_equal(offer(&played, played.token.cell, memory, BYTES), 1);
+    node->ops.unexpose(played.link, &other, 1);
+    assert_int_equal(played.link->exposures, 0);
+    kill(played.peer, SIGKILL);
+    assert_int_equal(waitpid(played.peer, NULL, 0), played.peer);
+    end_play(&played);
 }
 
 int main(void)
@@ -318,10 +384,9 @@ int main(void)
     setenv("WEFT_WAY_SHM", "pull", 1);
     setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_helper_dies),
-        cmocka_unit_test(test_reader_dies),
+        cmocka_unit_test(test_bits),        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_helper_dies), cmocka_unit_test(test_played_offers),
+        cmocka_unit_test(test_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/lines.h"
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
@@ -27,15 +28,9 @@ static void log_of(int rank, char path[64])
 /* How often the log of a rank has words. */
 static int count(int rank, const char *words)
 {
-    char path[64], line[512];
-    int found = 0;
+    char path[64];
     log_of(rank, path);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
-        found += strstr(line, words) != NULL;
-    if (file)
-        fclose(file);
-    return found;
+    return test_lines_with(path, words);
 }
 
 static void await(int rank, const char *words)

@@ -17,6 +17,7 @@
 
 #include "devmem/ze/ze.h"
 #include "tests/fakes/verbs/rdma_fake.h"
+#include "tests/support/lines.h"
 #include "tests/support/device_jobs.h"
 #include "tests/support/job.h"
 #include "tests/support/ze_bench.h"
@@ -90,23 +91,11 @@ static int begin_refused(int rank)
     return begin();
 }
 
-static int count_lines(const char *text)
-{
-    char line[2048];
-    int count = 0;
-    FILE *file = fopen(log_path, "r");
-    while (file && fgets(line, sizeof line, file))
-        count += strstr(line, text) != NULL;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 static int is_left(int staged, const char *why)
 {
-    int said = count_lines("verbs copies through host memory: "),
-        passed = count_lines("messages of ze memory by verbs pass through the host's: "),
-        explained = count_lines(why);
+    int said = test_lines_with(log_path, "verbs copies through host memory: "),
+        passed = test_lines_with(log_path, "messages of ze memory by verbs pass through the host's: "),
+        explained = test_lines_with(log_path, why);
     unlink(log_path);
     if (fake->violations || fake->allocations || rdma_fake_count() || said != staged || passed != staged ||
         (staged && !explained)) {

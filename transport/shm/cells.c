@@ -27,14 +27,25 @@ void shm_cells_init(struct weft_transport *transport)
         transport->free_cells[transport->free_cell_count++] = (uint16_t)(SHM_CELLS - i);
 }
 
-/* poll() looks whether it can help with those (help.c). */
+/* poll() looks whether it can help with those (help.c). What shares a cell is left out. */
 static void count_exposure(struct weft_link *link, const struct shm_token *token, int more)
 {
-    if (token->kind != SHM_TOKEN_ADDRESS || token->size < SHM_HELPED_BYTES_MIN ||
-        (more < 0 && !link->exposures))
+    if (token->kind != SHM_TOKEN_ADDRESS || token->cell == CELL_SHARED ||
+        token->size < SHM_HELPED_BYTES_MIN || (more < 0 && !link->exposures))
         return;
+    void *memory = (void *)(uintptr_t)token->offset;
+    link->transport->exposed[token->cell] = (struct iovec){memory, more > 0 ? token->size : 0};
     link->exposures += (uint32_t)more;
     link->transport->exposures += (uint32_t)more;
+}
+
+int shm_cell_covers(const struct weft_transport *transport, uint32_t cell, const void *memory, size_t size)
+{
+    if (cell >= SHM_CELLS)
+        return 0;
+    const struct iovec *exposed = &transport->exposed[cell];
+    uintptr_t begin = (uintptr_t)exposed->iov_base, at = (uintptr_t)memory;
+    return size <= exposed->iov_len && at - begin <= exposed->iov_len - size; /* and at is not below begin */
 }
 
 void shm_cell_take(struct weft_link *link, struct shm_token *token)

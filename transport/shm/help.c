@@ -15,9 +15,8 @@
  * copy, as the kernel stops a thread only on its way out; and a copy that begins later writes nothing. The reader reads the half itself, and offers nothing
  * before the helper has come back.
  *
- * The helper needs no proof that the addresses are right: each process may write the other's memory anyway, and the kernel looks at
- * addresses. What it writes after its memory was taken back counts for nothing, as for any read (cells.c). It does look whether the reader is still
- * there, as process numbers are used again.
+ * The helper copies nothing but memory that it exposes: the reader may lack the right to read more, where the helper has the right to write. Nor does
+ * it copy what it has taken back. It looks whether the reader is still there, as process numbers are used again.
  */
 #include <errno.h>
 #include <poll.h>
@@ -69,7 +68,8 @@ static int give(struct weft_link *link)
         return 0;
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     struct iovec own = {(void *)(uintptr_t)help->source, help->bytes};
-    if (!pid || !go_from(help, state, SHM_HELP_TAKEN))
+    if (!pid || !shm_cell_covers(link->transport, help->cell, own.iov_base, own.iov_len) ||
+        !go_from(help, state, SHM_HELP_TAKEN))
         return 0;
     ssize_t copied = is_there(link) ? process_vm_writev(pid, &own, 1, &help->place, 1, 0) : -1;
     go_from(help, state - SHM_HELP_OPEN + SHM_HELP_TAKEN,
@@ -79,12 +79,12 @@ static int give(struct weft_link *link)
 
 int shm_help_give(struct weft_transport *transport)
 {
-    int given = 0;
     for (struct weft_link *link = transport->links; link; link = link->next) {
-        if (link->exposures && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
-            given += give(link);
+        if (link->exposures && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP &&
+            give(link))
+            return 1;
     }
-    return given;
+    return 0;
 }
 
 /* --- the reader */
@@ -137,7 +137,7 @@ static int read_alone(struct weft_transport *transport, int pid, uint64_t addres
 }
 
 /* Returns the state, 0 where a helper has yet to come back from another read. */
-static uint64_t offer(struct shm_help *help, uint64_t source, void *place, size_t bytes)
+static uint64_t offer(struct shm_help *help, uint32_t cell, uint64_t source, void *place, size_t bytes)
 {
     uint64_t state = atomic_load_explicit(&help->state, memory_order_acquire);
     if (state % SHM_HELP_STATES == SHM_HELP_TAKEN)
@@ -145,6 +145,7 @@ static uint64_t offer(struct shm_help *help, uint64_t source, void *place, size_
     help->place = (struct iovec){place, bytes};
     help->source = source;
     help->bytes = bytes;
+    help->cell = cell;
     state = state - state % SHM_HELP_STATES + SHM_HELP_STATES + SHM_HELP_OPEN;
     atomic_store_explicit(&help->state, state, memory_order_release);
     return state;
@@ -184,13 +185,14 @@ static int await(const struct weft_link *link, int pid, struct shm_help *help, u
     return state == taken - SHM_HELP_TAKEN + SHM_HELP_DONE;
 }
 
-int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size)
+int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t address, void *destination,
+                    size_t size)
 {
     struct weft_transport *transport = link->transport;
     struct shm_help *help = is_worth_it(link->peer, size) ? help_of(link) : NULL;
     size_t first = (size / 2 + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     uint8_t *second = (uint8_t *)destination + first;
-    uint64_t offered = help ? offer(help, address + first, second, size - first) : 0;
+    uint64_t offered = help ? offer(help, cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
     int status = read_alone(transport, pid, address, destination, first);

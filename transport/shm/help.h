@@ -24,6 +24,7 @@ struct shm_help {
     _Alignas(64) _Atomic uint64_t state; /* the read's number * SHM_HELP_STATES + enum shm_help_state */
     _Alignas(64) struct iovec place;     /* the reader's memory. A length of 0: it wants nothing any more */
     uint64_t source, bytes;              /* the owner's memory, and how much */
+    uint32_t cell;                       /* of the token that stands for it */
 };
 
 #endif

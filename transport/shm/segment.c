@@ -263,7 +263,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;
-    status = shm_pull_helped(link, pid, token.offset + offset, destination, size);
+    status = shm_pull_helped(link, pid, token.cell, token.offset + offset, destination, size);
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);

@@ -157,6 +157,9 @@ static int control_open(struct weft_transport *transport)
     if (status)
         return status;
     transport->control = control;
+    transport->exposed = calloc(SHM_CELLS, sizeof *transport->exposed);
+    if (!transport->exposed)
+        return transport->params.fail(WEFT_NOMEM, "shm: no memory for %zu cells", (size_t)SHM_CELLS);
     shm_cells_init(transport);
     return shm_memfd_seal(transport, transport->control_fd, 1);
 }
@@ -178,6 +181,7 @@ static void shm_close(struct weft_transport *transport)
     weft_fd_close(transport->control_fd);
     weft_crypto_wipe(&transport->address, sizeof transport->address);
     pthread_mutex_destroy(&transport->lock);
+    free(transport->exposed);
     free(transport->inbound);
     free(transport->segments);
     free(transport);

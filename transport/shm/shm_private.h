@@ -139,6 +139,7 @@ struct weft_transport {
     uint32_t inbound_count, inbound_capacity;
     uint32_t cold_next, hot_next;
     uint32_t exposures;    /* the links' together */
+    struct iovec *exposed; /* of each cell, what is counted there */
     _Atomic int attention; /* something changed off the polling thread */
     struct shm_control *control;
     struct weft_link *links;
@@ -234,10 +235,11 @@ int shm_segment_covers(const struct weft_transport *transport, const void *memor
 void shm_mappings_sweep(struct weft_transport *transport);
 
 /* help.c */
-/* Copies what peers offer of what they are reading of this instance's memory. How many pieces that were. */
+/* Copies what a peer offers of what it is reading of this instance's memory: 1. 0: there is none. */
 int shm_help_give(struct weft_transport *transport);
-/* Reads size bytes at address of the peer's process, which may help. */
-int shm_pull_helped(struct weft_link *link, int pid, uint64_t address, void *destination, size_t size);
+/* Reads size bytes at address of the peer's process, which may help. cell: of the token. */
+int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t address, void *destination,
+                    size_t size);
 
 /* stopped.c: whether all threads of a process are stopped, or have ended. 0 where /proc does not say. */
 int shm_process_is_stopped(int pid);
@@ -245,6 +247,8 @@ int shm_process_is_stopped(int pid);
 /* cells.c */
 void shm_cells_init(struct weft_transport *transport);
 void shm_cell_take(struct weft_link *link, struct shm_token *token);
+/* Whether the memory lies in ordinary memory that is exposed by this cell, and large enough to help with. */
+int shm_cell_covers(const struct weft_transport *transport, uint32_t cell, const void *memory, size_t size);
 /* After reading: WEFT_PEER_FAILED when the token's owner has taken the memory back. */
 int shm_cell_check(const struct weft_link *link, const struct shm_token *token);
 void shm_unexpose(struct weft_link *link, const struct weft_token *token, int taken);

@@ -18,7 +18,7 @@ static int thread_is_stopped(const char *task, const char *thread)
     if (weft_file_read(path, text, sizeof text) < 0)
         return errno == ENOENT || errno == ESRCH;
     const char *name_end = strrchr(text, ')'); /* the name may hold anything */
-    return name_end && name_end[1] == ' ' && strchr("TtXxZ", name_end[2]);
+    return name_end && name_end[1] == ' ' && name_end[2] && strchr("TtXxZ", name_end[2]);
 }
 
 /* Whether /proc is there, and of this process's PID namespace. */
