@@ -44,14 +44,15 @@ Launch::Launch(Backend &backend, c10d::OpType type, const char *name, at::Tensor
       is_message_(c10d::isP2POp(type)), is_async_(async)
 {
     const std::shared_ptr<Group> &group = backend.group();
-    if (!group->library()->knows(device_.type())) {
-        TORCH_WARN_ONCE("weft: no device ", device_.type(),
-                        " is known here: its tensors go through memory of the host");
-        memory_ = at::kCPU;
-        stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    if (!device_.is_cpu()) {
+        const Way &way = group->library()->way_of(device_);
+        if (way.kind.empty()) {
+            memory_ = at::kCPU;
+            stream_.emplace(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+        } else {
+            order_.emplace(way, device_, async);
+        }
     }
-    if (!memory_.is_cpu())
-        order_.emplace(device_, async);
     sequence_ = is_message_ ? backend.getSequenceNumberForGroup() : backend.next_sequence();
     operation_ =
         std::make_shared<Operation>(group, name_, is_message_, own_timeout(timeout, backend.options()));
@@ -111,13 +112,20 @@ bool Launch::is_usable(const at::Tensor &tensor) const
     return tensor.device() == memory_ && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
+// What weft gets.
+void Launch::take(const at::Tensor &plain)
+{
+    has_memory_ |= plain.numel() > 0;
+    operation_->capture(plain);
+}
+
 at::Tensor Launch::input(const at::Tensor &tensor)
 {
     check_tensor(tensor);
     at::NoGradGuard no_grad;
     at::Tensor plain =
         is_usable(tensor) ? tensor : tensor.to(memory_).resolve_conj().resolve_neg().contiguous();
-    operation_->capture(plain);
+    take(plain);
     if (!plain.is_same(tensor))
         operation_->capture(tensor); // which a device may still have to read
     return plain;
@@ -131,12 +139,14 @@ at::TensorOptions Launch::contiguous_options(const at::Tensor &tensor) const
 at::Tensor Launch::output(const at::Tensor &tensor)
 {
     check_output(tensor);
-    operation_->capture(tensor);
-    if (is_usable(tensor))
+    if (is_usable(tensor)) {
+        take(tensor);
         return tensor;
+    }
+    operation_->capture(tensor);
     at::NoGradGuard no_grad;
     at::Tensor plain = at::empty(tensor.sizes(), contiguous_options(tensor));
-    operation_->capture(plain);
+    take(plain);
     after([tensor, plain] { tensor.copy_(plain); });
     return plain;
 }
@@ -180,7 +190,7 @@ at::Tensor Launch::joined_input(const std::vector<at::Tensor> &tensors, const at
             flat.push_back(tensor.to(memory_).reshape({-1}));
         joined = at::cat(flat);
     }
-    operation_->capture(joined);
+    take(joined);
     return joined;
 }
 
@@ -193,6 +203,7 @@ at::Tensor Launch::joined_output(const std::vector<at::Tensor> &tensors)
         operation_->capture(tensor);
         count += tensor.numel();
     }
+    has_memory_ |= count > 0;
     at::Tensor joined = in_a_row(tensors);
     if (joined.defined())
         return joined;
@@ -232,7 +243,7 @@ void Launch::start(Call call)
     weft_call_options options = WEFT_CALL_OPTIONS_INIT;
     options.work = &work;
     if (order_)
-        order_->put_into(options);
+        order_->put_into(options, has_memory_);
     const int status = visit_.use([&](weft_comm *comm) { return call(comm, &options); });
     if (status != WEFT_OK) {
         if (status != WEFT_TIMEOUT || !is_message_)

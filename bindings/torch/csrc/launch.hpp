@@ -62,6 +62,7 @@ class Launch
 
   private:
     void after(std::function<void()> last);
+    void take(const at::Tensor &plain);
     void check_tensor(const at::Tensor &tensor) const;
     void check_output(const at::Tensor &tensor) const;
     at::TensorOptions contiguous_options(const at::Tensor &tensor) const;
@@ -79,7 +80,7 @@ class Launch
     std::shared_ptr<c10::Event> since_; // where its stream is timed
     std::optional<c10::Stream> stream_; // the caller's, on a device that weft does not know
     std::shared_ptr<Operation> operation_;
-    bool is_shown_, is_finished_ = false;
+    bool is_shown_, is_finished_ = false, has_memory_ = false;
     uint64_t sequence_;
     std::vector<std::function<void()>> last_; // of a device's: queued behind the call
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -104,21 +105,64 @@ Library::~Library()
     weft_context_close(context_);
 }
 
-bool Library::knows(c10::DeviceType type)
+static std::vector<weft_device_entry> devices_of(weft_context *context)
 {
-    if (type == c10::DeviceType::CPU)
-        return true;
-    std::call_once(listed_, [this] {
-        int count = 0;
-        check(weft_context_get_devices(context_, nullptr, 0, &count), "listing devices");
-        const weft_device_entry empty = WEFT_DEVICE_ENTRY_INIT;
-        std::vector<weft_device_entry> entries(static_cast<size_t>(count), empty);
-        check(weft_context_get_devices(context_, entries.data(), count, &count), "listing devices");
-        for (const weft_device_entry &entry : entries)
-            if (entry.ordinal >= 0)
-                kinds_.insert(entry.kind);
-    });
-    return kinds_.count(c10::DeviceTypeName(type, true)) != 0;
+    int count = 0;
+    check(weft_context_get_devices(context, nullptr, 0, &count), "listing devices");
+    const weft_device_entry empty = WEFT_DEVICE_ENTRY_INIT;
+    std::vector<weft_device_entry> entries(static_cast<size_t>(count), empty);
+    const int room = count;
+    check(weft_context_get_devices(context, entries.data(), room, &count), "listing devices");
+    entries.resize(static_cast<size_t>(std::min(room, count)));
+    return entries;
+}
+
+static Way find_way(weft_context *context, c10::Device device)
+{
+    const auto entries = devices_of(context);
+    if (device.is_xpu())
+        return way_of_xpu(entries, device);
+    Way way;
+    const std::string kind = c10::DeviceTypeName(device.type(), true);
+    for (const weft_device_entry &entry : entries)
+        if (entry.ordinal >= 0 && kind == entry.kind) {
+            way.kind = kind;
+            way.ordinal = device.index();
+        }
+    return way;
+}
+
+static void say_once(c10::DeviceType type, const std::string &why_not)
+{
+    static std::mutex lock;
+    static auto &said = *new std::set<std::string>;
+    const std::string text = c10::DeviceTypeName(type, true) +
+                             " is known here: its tensors go through memory of the host" +
+                             (why_not.empty() ? "" : " (" + why_not + ")");
+    std::unique_lock<std::mutex> guard(lock);
+    const bool is_new = said.insert(text).second;
+    guard.unlock();
+    if (is_new)
+        TORCH_WARN("weft: no device ", text);
+}
+
+const Way &Library::way_of(c10::Device device)
+{
+    std::unique_lock<std::mutex> guard(ways_lock_);
+    auto [known, is_new] = ways_.try_emplace(device.str());
+    Way &way = known->second;
+    if (is_new) {
+        try {
+            way = find_way(context_, device);
+        } catch (...) {
+            ways_.erase(known);
+            throw;
+        }
+    }
+    guard.unlock();
+    if (is_new && way.kind.empty())
+        say_once(device.type(), way.why_not);
+    return way;
 }
 
 std::shared_ptr<const weft_op> Library::premul(weft_dtype dtype, const void *scalar)

@@ -4,15 +4,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <vector>
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
 #include <weft/weft.h>
 
 #include "bindings/torch/csrc/keeper.hpp"
+#include "bindings/torch/csrc/xpu.hpp"
 
 namespace torch_weft
 {
@@ -54,8 +56,9 @@ class Library
         return keeper_;
     }
 
-    // Whether weft reads and writes memory of such a device. That of another one goes through the host's, by PyTorch's copies.
-    bool knows(c10::DeviceType type);
+    // Whether weft reads and writes memory of the device, which is not the CPU, and by which name. Memory of others goes through the host's, by
+    // PyTorch's copies, which is said once.
+    const Way &way_of(c10::Device device);
 
     // An operation that multiplies this rank's input by the scalar and adds up. Equal ones are shared, and it goes with its last user.
     // They are few: nullptr when all are in use.
@@ -70,8 +73,8 @@ class Library
     weft_context *context_;
     Keeper keeper_;
     std::shared_ptr<Premuls> premuls_;
-    std::once_flag listed_;
-    std::set<std::string> kinds_; // of which there are devices
+    std::mutex ways_lock_;
+    std::map<std::string, Way> ways_; // by PyTorch's name of the device; they stay where they are
 };
 
 } // namespace torch_weft

@@ -22,18 +22,21 @@ namespace torch_weft
 class StreamOrder
 {
   public:
-    StreamOrder(c10::Device device, bool async);
+    // way: to the device, which weft knows.
+    StreamOrder(const Way &way, c10::Device device, bool async);
     StreamOrder(const StreamOrder &) = delete;
     StreamOrder &operator=(const StreamOrder &) = delete;
 
-    // The call's stream, for weft. What is given must not outlast this.
-    void put_into(weft_call_options &options) const;
+    // The call's stream, for weft. What is given must not outlast this. has_memory: the call has memory on the device.
+    void put_into(weft_call_options &options, bool has_memory) const;
     // Behind what has been put into the stream so far.
     std::shared_ptr<c10::Event> mark(bool is_timed);
 
   private:
+    c10::EventFlag flag(bool is_timed) const;
+
+    const Way &way_;
     const c10::Device device_;
-    const std::string kind_;
     std::optional<c10::StreamGuard> guard_;
     std::optional<c10::Stream> stream_;
 };
