@@ -141,5 +141,5 @@ gpu-kit:
 .PHONY: check-torch
 check-torch:
 	$(Q)tests/scripts/deps.sh build check torch
-	+$(Q)$(again) lib-static
+	+$(Q)$(again) lib-static $(if $(call have,ze),$(TEST_ZE))
 	$(Q)BUILD=$(BUILD) tests/torch/check.sh

@@ -112,7 +112,11 @@ class SHOWN queue
         desc.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
         desc.ordinal = 1;
         desc.mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS;
-        OK(zeCommandListCreateImmediate(gpus().context, device, &desc, &list));
+        if (plays("queue"))
+            OK(zeCommandQueueCreate(gpus().context, device, &desc, &commands));
+        else
+            OK(zeCommandListCreateImmediate(gpus().context, device, &desc, &immediate));
+        gpu = device;
     }
     uintptr_t getNative(int32_t &description) const;
     backend get_backend() const noexcept;
@@ -122,7 +126,10 @@ class SHOWN queue
     Done barrier(const Done &behind = nullptr)
     {
         Done done = std::make_shared<Signal>();
-        OK(zeCommandListAppendBarrier(list, done->event, behind ? 1 : 0, behind ? &behind->event : nullptr));
+        run([&](ze_command_list_handle_t list) {
+            OK(zeCommandListAppendBarrier(list, done->event, behind ? 1 : 0,
+                                          behind ? &behind->event : nullptr));
+        });
         kept.push_back(done);
         if (behind)
             kept.push_back(behind);
@@ -131,11 +138,28 @@ class SHOWN queue
     void copy(void *to, const void *from, size_t bytes)
     {
         barrier();
-        OK(zeCommandListAppendMemoryCopy(list, to, from, bytes, nullptr, 0, nullptr));
+        run([&](ze_command_list_handle_t list) {
+            OK(zeCommandListAppendMemoryCopy(list, to, from, bytes, nullptr, 0, nullptr));
+        });
         barrier();
     }
-    ze_command_list_handle_t list;
-    Done last; // of SYCL's own
+    template <typename Append> void run(const Append &append)
+    {
+        if (immediate)
+            return append(immediate);
+        ze_command_list_handle_t list;
+        ze_command_list_desc_t desc = {};
+        desc.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC;
+        desc.commandQueueGroupOrdinal = 1;
+        OK(zeCommandListCreate(gpus().context, gpu, &desc, &list));
+        append(list);
+        OK(zeCommandListClose(list));
+        OK(zeCommandQueueExecuteCommandLists(commands, 1, &list, nullptr));
+    }
+    ze_device_handle_t gpu;
+    ze_command_list_handle_t immediate = nullptr;
+    ze_command_queue_handle_t commands = nullptr; // where there is no such list
+    Done last;                                    // of SYCL's own
     std::vector<Done> kept;
 };
 
@@ -143,8 +167,8 @@ uintptr_t queue::getNative(int32_t &description) const
 {
     if (plays("throws"))
         throw std::runtime_error("the queue is recorded");
-    description = plays("number") ? 7 : 1;
-    return reinterpret_cast<uintptr_t>(list);
+    description = plays("number") ? 7 : immediate ? 1 : 0;
+    return immediate ? reinterpret_cast<uintptr_t>(immediate) : reinterpret_cast<uintptr_t>(commands);
 }
 backend queue::get_backend() const noexcept
 {
@@ -322,7 +346,7 @@ static at::Tensor &copy(at::Tensor &to, const at::Tensor &from, bool non_blockin
 }
 
 // The current stream waits until it is opened.
-static std::vector<Done> &gates()
+static std::vector<Done> &shuts()
 {
     static auto &all = *new std::vector<Done>;
     return all;
@@ -330,18 +354,19 @@ static std::vector<Done> &gates()
 
 static void shut(int64_t index)
 {
-    gates().push_back(std::make_shared<Signal>());
+    shuts().push_back(std::make_shared<Signal>());
     queue_of(current_stream(c10::Device(c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(index))))
-        .barrier(gates().back());
+        .barrier(shuts().back());
 }
 
 static void open()
 {
-    for (const Done &gate : gates())
-        OK(zeEventHostSignal(gate->event));
+    for (const Done &shut : shuts())
+        OK(zeEventHostSignal(shut->event));
 }
 
-static void synchronize(int64_t index)
+// Called without the GIL, as PyTorch's own.
+extern "C" SHOWN void played_synchronize(int index)
 {
     Guard().synchronizeStream(
         current_stream(c10::Device(c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(index))));
@@ -360,7 +385,6 @@ TORCH_LIBRARY(played, m)
     m.def("empty(int[] sizes, ScalarType type, int device) -> Tensor", empty);
     m.def("shut(int device) -> ()", shut);
     m.def("open() -> ()", open);
-    m.def("synchronize(int device) -> ()", synchronize);
     m.def("violation() -> str", violation);
 }
 
