@@ -56,7 +56,7 @@ class Library
         return keeper_;
     }
 
-    // Whether weft reads and writes memory of the device, which is not the CPU, and by which name. Memory of others goes through the host's, by
+    // Whether weft reads and writes such device memory, not the CPU's, and by which name. Tensors of others go through the host's, by
     // PyTorch's copies, which is said once.
     const Way &way_of(c10::Device device);
 
