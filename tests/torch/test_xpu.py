@@ -111,10 +111,6 @@ def calls_are_in_order_with_streams(rank, size):
 
 
 STREAMS = """
-# A context's first call, where it waits behind a stream, has been seen to leave a range as it was, one time in three; why is not known yet.
-first = xpu(torch.ones(5000))
-dist.all_reduce(first)
-synchronize(0)
 for how in False, True:
     x, new = xpu(torch.zeros(5000)), torch.arange(5000.) + rank
     got = torch.empty(5000)
