@@ -200,12 +200,9 @@ namespace
 thread_local c10::DeviceIndex current_device;
 thread_local std::array<c10::StreamId, ZE_FAKE_DEVICES> current_streams;
 
-struct Guard final : c10::impl::DeviceGuardImplInterface {
+struct Devices : c10::impl::DeviceGuardImplInterface {
     static constexpr c10::DeviceType static_type = c10::DeviceType::XPU;
 
-    explicit Guard(c10::DeviceType = static_type)
-    {
-    }
     c10::DeviceType type() const override
     {
         return static_type;
@@ -230,6 +227,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     {
         return static_cast<c10::DeviceIndex>(gpus().devices.size());
     }
+};
+
+struct Streams : Devices {
     c10::Stream getStream(c10::Device device) const override
     {
         return c10::Stream(c10::Stream::UNSAFE, device, current_streams[static_cast<size_t>(device.index())]);
@@ -261,6 +261,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     void synchronizeStream(const c10::Stream &stream) const override
     {
         OK(zeEventHostSynchronize(queue_of(stream).barrier()->event, UINT64_MAX));
+    }
+};
+
+struct Guard final : Streams {
+    explicit Guard(c10::DeviceType = static_type)
+    {
     }
     void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override
     {
