@@ -3,7 +3,8 @@
  * them wait for each other for ever. No call says it. So it is tried when the device is first described, or has its first queue or stream: a
  * list as programs make them waits for an event, a queue of weft's has to get by, and then the host signals the event, whatever came.
  *
- * Where the queue does not get by in time, or it cannot be tried, the device has no stream waits.
+ * Where the queue does not get by in time, or it cannot be tried, the device has no stream waits. A device that does not come to a command in a queue that
+ * nothing stands beside is busy: it is tried again when it is asked next, three times at most.
  */
 #include <stdio.h>
 #include <string.h>
@@ -67,24 +68,56 @@ static void end(struct weft_device *device, struct stand *stand)
     weft_ze_event_put(stand->passed);
 }
 
-/* 1, 0, or -1: it could not be tried. */
+enum { PASSES_NOT, PASSES, NOT_TRIED, BUSY };
+
+/* Whether what the queue has got by now ends soon. Closing it waits no longer than for what may never come. */
+static int gets_by(struct weft_device *device, struct weft_device_queue *queue)
+{
+    struct weft_device_event *by;
+    if (weft_ze_mark(queue, &by) != WEFT_OK)
+        return NOT_TRIED;
+    weft_ze_queue_stands(queue, by);
+    return is_soon(device, by) ? PASSES : PASSES_NOT;
+}
+
 static int run(struct weft_device *device, int ordinal)
 {
     struct stand stand;
     struct weft_device_queue *queue;
-    struct weft_device_event *by = NULL;
     if (weft_ze_queue_make(device, ordinal, &queue) != WEFT_OK)
-        return -1;
-    int passes = begin(device, ordinal, &stand) ? 1 : -1;
-    if (passes == 1) {
-        passes = weft_ze_mark(queue, &by) == WEFT_OK ? is_soon(device, by) : -1;
+        return NOT_TRIED;
+    int passes = gets_by(device, queue);
+    if (passes == PASSES_NOT)
+        passes = BUSY;
+    if (passes == PASSES && !begin(device, ordinal, &stand))
+        passes = NOT_TRIED;
+    if (passes == PASSES) {
+        passes = gets_by(device, queue);
         device->driver.zeEventHostSignal(stand.opens->handle);
         end(device, &stand);
     }
-    if (by)
-        weft_ze_event_free(by);
     weft_ze_queue_close(queue);
     return passes;
+}
+
+/* With the probe's lock. */
+static void find_out(struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher)
+{
+    static const char *const texts[] = {
+        [PASSES_NOT] = "Level Zero device %d runs no queue beside a stream that waits, within %d ms",
+        [PASSES] = "",
+        [NOT_TRIED] = "Level Zero device %d did not let it be tried whether streams can wait for queues",
+        [BUSY] = "Level Zero device %d did not come to a command within %d ms"};
+    char text[WEFT_ZE_TEXT];
+    int passes = run(device, ordinal), is_again = passes == BUSY && ++launcher->passes_tries < WEFT_ZE_TRIES;
+    snprintf(text, sizeof text, texts[passes], ordinal, PROBE_MS);
+    int is_said = passes == NOT_TRIED && strcmp(text, launcher->passes_text) == 0;
+    if (passes != PASSES && !is_again && !is_said)
+        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);
+    if (passes != BUSY || !is_again || !*launcher->passes_text)
+        memcpy(launcher->passes_text, text, sizeof launcher->passes_text);
+    if (passes != NOT_TRIED && !is_again)
+        launcher->passes = passes == PASSES ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;
 }
 
 int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])
@@ -95,19 +128,8 @@ int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT
         return 0;
     pthread_mutex_unlock(&launcher->lock);
     pthread_mutex_lock(&launcher->probe_lock);
-    if (launcher->passes == WEFT_ZE_ANSWER_UNTRIED) {
-        int passes = run(device, ordinal);
-        snprintf(text, WEFT_ZE_TEXT,
-                 passes < 0
-                     ? "Level Zero device %d did not let it be tried whether streams can wait for queues"
-                     : "Level Zero device %d runs no queue beside a stream that waits, within %d ms",
-                 ordinal, PROBE_MS);
-        if (passes < 1 && strcmp(text, launcher->passes_text) != 0)
-            device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);
-        memcpy(launcher->passes_text, text, sizeof launcher->passes_text);
-        if (passes >= 0)
-            launcher->passes = passes ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;
-    }
+    if (launcher->passes == WEFT_ZE_ANSWER_UNTRIED)
+        find_out(device, ordinal, launcher);
     int passes = launcher->passes == WEFT_ZE_ANSWER_YES;
     memcpy(text, launcher->passes_text, WEFT_ZE_TEXT);
     pthread_mutex_unlock(&launcher->probe_lock);

@@ -14,7 +14,7 @@ struct weft_ze_module {
 
 enum weft_ze_module_state { WEFT_ZE_MODULE_UNTRIED = 0, WEFT_ZE_MODULE_LOADED, WEFT_ZE_MODULE_REFUSED };
 
-#define WEFT_ZE_TRIES 3 /* to have two kernels meet, of a busy device */
+#define WEFT_ZE_TRIES 3 /* of a busy device */
 
 /* Of one ordinal, from its first reduction on. */
 struct weft_ze_launcher {
@@ -33,6 +33,7 @@ struct weft_ze_launcher {
     void *words[WEFT_ZE_TRIES];    /* of each, where kernels that were left may look; NULL: none */
     int passes;                    /* enum weft_ze_answer of queues and streams, beside.c; with probe_lock */
     char passes_text[WEFT_ZE_TEXT];
+    int passes_tries; /* at which the device was busy */
 };
 
 /* Memory for the steps of a device collective. */

@@ -122,11 +122,15 @@ static int meet(struct probe *probe)
     return 0;
 }
 
-/* Memory that a kernel may still look at stays: 0. */
+/* Memory that a kernel may still look at stays: 0. A busy device comes to no end now, and is not waited for. */
 static int close_queue(struct probe *probe, struct weft_device_queue *queue)
 {
     struct weft_device_event *end;
     int is_over = weft_ze_mark(queue, &end) == WEFT_OK;
+    if (is_over) {
+        weft_ze_event_use(end);
+        weft_ze_queue_stands(queue, end);
+    }
     weft_ze_queue_close(queue);
     if (!is_over)
         return 0;

@@ -235,7 +235,17 @@ static int plant_streams(void)
     PLANT(driver->zeCommandListAppendWriteGlobalTimestamp(
               queue->channel.list, (uint64_t *)(void *)((char *)&ticks + 4), NULL, 0, NULL),
           "not aligned to 8 bytes");
+    ze_command_queue_handle_t commands;
+    const ze_command_queue_desc_t asynchronous = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                                  .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
+    ZE_CHECK(driver->zeCommandQueueCreate(device->places[0].context, device->ordinals[0].device,
+                                          &asynchronous, &commands) == 0);
+    PLANT(driver->zeCommandListAppendBarrier((void *)commands, NULL, 0, NULL),
+          "a command queue is given as a command list");
+    PLANT(driver->zeCommandQueueExecuteCommandLists((void *)queue->channel.list, 0, NULL, NULL),
+          "a command list is given as a command queue");
     fake->violations = 0;
+    ZE_CHECK(driver->zeCommandQueueDestroy(commands) == 0);
     return 0;
 }
 

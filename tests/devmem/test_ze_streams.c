@@ -172,6 +172,29 @@ static int stand_beside(void)
     return end(stream);
 }
 
+/* A device that comes to nothing is busy: asked again, it has stream waits. Three times busy it is not asked any more. */
+static int stand_busy(void)
+{
+    for (int times = 1; times <= 3; times += 2) {
+        struct weft_device_info info = {.size = sizeof info};
+        fake = ze_scene_begin(&ops, &device);
+        ZE_CHECK(fake);
+        *ze_logged = '\0';
+        fake->no_immediate = (uint32_t)on_queues;
+        fake->no_spirv = fake->stalls = 1; /* no kernel is tried */
+        for (int i = 0; i < times; i++)
+            ZE_CHECK(ops.describe(device, 0, &info) == WEFT_OK && !(info.flags & WEFT_DEVICE_STREAM_WAITS));
+        fake->stalls = 0;
+        ZE_CHECK(ops.describe(device, 0, &info) == WEFT_OK);
+        ZE_CHECK(!(info.flags & WEFT_DEVICE_STREAM_WAITS) == (times == 3));
+        ZE_CHECK(ze_logged_count("did not come to a command within 500 ms; its streams cannot wait") ==
+                 (times == 3));
+        ops.close(device);
+        ZE_CHECK(!fake->violations && !fake->lists && !fake->queues);
+    }
+    return 0;
+}
+
 /* --- the clock */
 
 static int look_at_the_clock(void)
@@ -526,6 +549,7 @@ TEST(test_clock, look_at_the_clock)
 TEST(test_failures, fail_by_the_driver)
 TEST(test_opened, open_all)
 TEST(test_quiet, ask_the_device)
+TEST(test_stalled, stand_busy)
 TEST(test_lost, close_lost)
 TEST(test_hung, close_hung)
 TEST(test_twice, open_twice)
@@ -537,11 +561,12 @@ TEST(test_closed, close_in_front)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointers), cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_failures), cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_closed), cmocka_unit_test(test_line),
-        cmocka_unit_test(test_beside),   cmocka_unit_test(test_quiet),  cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_twice),    cmocka_unit_test(test_hung),   cmocka_unit_test(test_behind_lost),
+        cmocka_unit_test(test_pointers),    cmocka_unit_test(test_groups), cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_failures),    cmocka_unit_test(test_opened), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_many),        cmocka_unit_test(test_closed), cmocka_unit_test(test_line),
+        cmocka_unit_test(test_beside),      cmocka_unit_test(test_quiet),  cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_stalled),     cmocka_unit_test(test_twice),  cmocka_unit_test(test_hung),
+        cmocka_unit_test(test_behind_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

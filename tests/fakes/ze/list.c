@@ -123,6 +123,11 @@ static void run(struct fake_list *list, struct command *command)
     await(command);
     while (ze_fake.is_lost >> list->device & 1)
         pthread_cond_wait(&fake_moved, &fake_lock);
+    while (ze_fake.stalls) {
+        pthread_mutex_unlock(&fake_lock);
+        usleep(50);
+        pthread_mutex_lock(&fake_lock);
+    }
     if (command->flag)
         spin(command->flag);
     if (command->what == LAUNCH)
@@ -394,6 +399,18 @@ static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_ev
     return result;
 }
 
+static int is_list(const struct fake_list *given, const char *call)
+{
+    return fake_expect(given->kind != QUEUE, call, "Fundamentals, Object Handles",
+                       "a command queue is given as a command list");
+}
+
+static int is_queue(const struct fake_list *given, const char *call)
+{
+    return fake_expect(given->kind == QUEUE, call, "Fundamentals, Object Handles",
+                       "a command list is given as a command queue");
+}
+
 static ze_result_t append(ze_command_list_handle_t list, const struct command *wanted,
                           ze_event_handle_t signal, uint32_t wait_count, ze_event_handle_t *waits,
                           const char *call)
@@ -401,6 +418,8 @@ static ze_result_t append(ze_command_list_handle_t list, const struct command *w
     struct fake_list *to = (void *)list;
     if (!fake_expect(to != NULL, call, "Fundamentals, Object Handles", "hCommandList is NULL"))
         return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    if (!is_list(to, call))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     fake_expect(to->users++ == 0, call, "Core Programming Guide, Command Lists",
                 "two threads append to one list");
     ze_result_t result = put(to, wanted, signal, wait_count, waits, call);
@@ -442,7 +461,7 @@ ze_result_t fake_queue_execute(ze_command_queue_handle_t queue, uint32_t count,
 {
     static const char call[] = "zeCommandQueueExecuteCommandLists";
     struct fake_list *to = (void *)queue;
-    ze_result_t result = ZE_RESULT_SUCCESS;
+    ze_result_t result = is_queue(to, call) ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ARGUMENT;
     (void)fence;
     pthread_mutex_lock(&fake_lock);
     for (uint32_t i = 0; i < count && result == ZE_RESULT_SUCCESS; i++) {

@@ -69,6 +69,7 @@ struct ze_fake {
     uint32_t one_index;                 /* each group has one queue, not two */
     uint32_t one_order;                 /* all lists of an index run one behind the other, each command */
     _Atomic uint32_t busy;              /* no kernel begins as long as this is set */
+    _Atomic uint32_t stalls;            /* nor any other command */
     uint32_t stale_words;               /* a kernel does not see what the host writes while it runs */
     uint32_t probe_looks;               /* of the kernel that probes; 0: as many as on a device */
     uint32_t group_size;                /* work items of a group, at most; 0: 1024 */
