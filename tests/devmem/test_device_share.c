@@ -19,12 +19,14 @@
 #include "examples/device-sim/sim.h"
 #include "tests/support/bits.h"
 #include "tests/support/built.h"
+#include "tests/support/child.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/device_suite.h"
 
 #define BYTES  6000
 #define OFFSET 300
 #define PLACES 6
+#define TESTS  8
 
 static struct cuda_fake *fake;
 
@@ -262,15 +264,10 @@ static struct other other_start(void **state, void (*part)(const struct device_r
     return (struct other){pid, back[0], there[1]};
 }
 
-static void other_report(const struct other *other, const struct offer *offer)
+static void other_report(const struct other *other, struct rank *owner, char *memory, int is_for_others)
 {
-    assert_int_equal(write(other->out, offer, sizeof *offer), sizeof *offer);
-}
-
-static void other_wait(const struct other *other)
-{
-    char ready;
-    assert_int_equal(read(other->in, &ready, 1), 1);
+    struct offer offer = describe(owner, memory, is_for_others);
+    assert_int_equal(write(other->out, &offer, sizeof offer), sizeof offer);
 }
 
 static void other_end(const struct other *other)
@@ -341,16 +338,15 @@ static void memory_of_another_process_is_mapped(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 1);
-    other_report(&other, &offer);
-    other_wait(&other);
+    other_report(&other, &owner, memory, 1);
+    char ready;
+    assert_int_equal(read(other.in, &ready, 1), 1);
     assert_true(holds(&owner, memory + OFFSET, 2));
     release(&owner, memory);
     char *next = allocate(&owner, 3);
     assert_ptr_equal(next, memory);
-    offer = describe(&owner, next, 1);
+    other_report(&other, &owner, next, 1);
     assert_int_equal(stats_of(&owner).exports_made, 2);
-    other_report(&other, &offer);
     other_end(&other);
     release(&owner, next);
     rank_close(&owner);
@@ -395,8 +391,7 @@ static void mappings_are_bounded(void **state)
     rank_open(&owner, device_row(state), NULL);
     for (int i = 0; i < PLACES; i++) {
         places[i] = allocate(&owner, i);
-        struct offer offer = describe(&owner, places[i], 1);
-        other_report(&other, &offer);
+        other_report(&other, &owner, places[i], 1);
     }
     other_end(&other);
     for (int i = 0; i < PLACES; i++)
@@ -463,8 +458,7 @@ static void lies_of_another_process(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 1);
-    other_report(&other, &offer);
+    other_report(&other, &owner, memory, 1);
     other_end(&other);
     assert_true(holds(&owner, memory + OFFSET, 1));
     release(&owner, memory);
@@ -559,8 +553,7 @@ static void other_processes_need_a_handle(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 0);
-    other_report(&other, &offer);
+    other_report(&other, &owner, memory, 0);
     other_end(&other);
     release(&owner, memory);
     rank_close(&owner);
@@ -573,7 +566,7 @@ static int run(const struct device_row *row, int alone)
     {                                                                                                        \
         .name = #test, .test_func = (test), .setup_func = setup, .initial_state = (void *)(uintptr_t)row     \
     }
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest tests[TESTS] = {
         ROW_TEST(memory_of_another_process_is_mapped),
         ROW_TEST(mappings_are_bounded),
         ROW_TEST(lies_of_another_process),
@@ -583,48 +576,21 @@ static int run(const struct device_row *row, int alone)
         ROW_TEST(what_cannot_be_described),
         ROW_TEST(lies_of_this_process),
     };
-    if (alone < 0)
-        return cmocka_run_group_tests_name(row->label, tests, NULL, NULL);
-    if (alone >= (int)(sizeof tests / sizeof *tests))
-        return -1;
-    const struct CMUnitTest one[] = {tests[alone]};
-    return cmocka_run_group_tests_name(row->label, one, NULL, NULL);
+    const struct CMUnitTest *first = tests + (alone < 0 ? 0 : alone);
+    return _cmocka_run_group_tests(row->label, first, alone < 0 ? TESTS : 1, NULL, NULL);
 }
 
-/* A process that has used Level Zero cannot fork others that use it: each test is in a process of its own. */
-static int run_apart(const struct device_row *row)
+/* A process that has used Level Zero cannot fork others that use it. */
+static int run_ze(int alone)
 {
-    int failed = 0, status = 0;
-    for (int i = 0; status != 255 << 8; i++) {
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0)
-            exit(run(row, i));
-        if (child < 0 || waitpid(child, &status, 0) != child)
-            return failed + 1;
-        failed += status != 0 && status != 255 << 8;
-    }
-    return failed;
-}
-
-/* The real loader, with the fake driver. */
-static int run_ze(void)
-{
-    char path[4096];
-    if (test_built("tests/fakes/ze/libweft_ze_fake.so", path, sizeof path) != 0 || access(path, R_OK) != 0)
-        return 0; /* the build has no Level Zero */
-    setenv("ZE_ENABLE_ALT_DRIVERS", path, 1);
-    setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 1);
-    setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 1);
-    setenv("ZE_ENABLE_HANDLE_LIFETIME", "1", 1);
-    setenv("WEFT_TEST_ZE", "devices=2", 1);
-    return run_apart(&ze_row);
+    return run(&ze_row, alone);
 }
 
 int main(void)
 {
     setenv("WEFT_LOG", "error", 0);
-    int failed = run_ze() + run(&sim_row, -1); /* the first has to be in front of threads */
+    int failed = test_ze_use("devices=2") ? test_children(run_ze, TESTS) : 0; /* before threads */
+    failed += run(&sim_row, -1);
     const char *reason = scene_warm_up(&fake);
     if (!reason)
         return failed + run(&cuda_row, -1);

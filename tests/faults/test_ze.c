@@ -32,7 +32,7 @@ static int failed;      /* operations of a run that said so, */
 static char first[512]; /* and the text of the first */
 
 /* What ends a run: status of its process. */
-enum { NO_REASON = 50, NO_PROGRAM, WRONG_BITS, NO_WAY_ON, STUCK, NO_REPORT };
+enum { NO_REASON = 50, NO_STREAM, WRONG_BITS, NO_WAY_ON, STUCK, NO_REPORT };
 
 static int worded(int status)
 {
@@ -193,7 +193,7 @@ static void run(const struct fault_aim *aim, const struct weft_device_handle *th
     void *stream;
     int flags;
     if (streams.open(1, &stream) != 0)
-        _exit(NO_PROGRAM);
+        _exit(NO_STREAM);
     int before = left(), fds_before = ze_peer_descriptors();
     if (aim)
         fault_arm(aim);
@@ -224,7 +224,7 @@ static void run(const struct fault_aim *aim, const struct weft_device_handle *th
                      ze_peer_descriptors() - fds_before};
     if (streams.close(stream) != 0 || fake->violations) {
         fprintf(stderr, "%s\n", fake->first_violation);
-        _exit(NO_PROGRAM);
+        _exit(NO_STREAM);
     }
     fflush(stdout);
     if (write(out, results, sizeof results) != sizeof results)
