@@ -23,7 +23,7 @@ find debian -type f -exec sed -i -e "s/@ABI@/$abi/g" -e "s/@VERSION@/$version/g"
 changes() {
     awk '/^## / { chapter++ } chapter == 2 { exit } chapter != 1 || /^#/ { next }
         /^- / { print "  * " substr($0, 3); any = 1 } /^  [^ ]/ { print "    " substr($0, 3) }
-        END { if (!any) print "  * No changes are noted." }' CHANGELOG.md | tr -d '`' | fold -s -w 78 | sed 's/^\([^ ]\)/    \1/; s/ *$//'
+        END { if (!any) print "  * No changes are noted." }' CHANGELOG.md | tr -d '`' | fold -s -w 76 | sed 's/^\([^ ]\)/    \1/; s/ *$//'
 }
 printf 'weft (%s-1) unstable; urgency=medium\n\n%s\n\n -- %s <%s>  %s\n' "$version" "$(changes)" "$name" "$email" \
     "$(LC_ALL=C date -u -R -d "$when")" >debian/changelog

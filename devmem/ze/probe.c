@@ -5,10 +5,10 @@
  * host stores when both are there: a device collective waits for other hosts' words, and for its own host's stop, while it runs. The kernels end by
  * themselves, as the stop may be what they do not see.
  *
- * Time counts from when one of them is there. Where neither is in time, as the device is busy, nothing is known yet: it is tried again when the device is
- * described next, or has another queue, three times at most.
+ * Time counts from when one of them is there. Where neither is in time, as the device is busy, or memory is short, nothing is known yet: it is tried
+ * again when the device is described next, or has another queue, three times at most.
  *
- * Where they do not meet in time, or it cannot be tried, the device runs no device collectives. What has not ended then keeps its memory.
+ * Where they do not meet in time, or it cannot be tried for another reason, the device runs no device collectives. What has not ended then keeps its memory.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ struct probe {
     int ordinal;
     char *words; /* in host memory of the driver's */
     struct weft_device_queue *queues[2];
-    int was_busy;            /* neither kernel began */
+    int is_open;             /* neither kernel began, or memory was short */
     char text[WEFT_ZE_TEXT]; /* why not */
 };
 
@@ -69,13 +69,21 @@ static ze_result_t launch(const struct probe *probe, ze_kernel_handle_t kernel, 
     return result;
 }
 
+static void fail(struct probe *probe, ze_result_t result, const char *what)
+{
+    weft_ze_word(result, probe->text, "%s device %d", what, probe->ordinal);
+    probe->is_open = weft_ze_status(result) == WEFT_NOMEM;
+}
+
 /* Why the kernel is not there. */
 static void say_why(struct probe *probe)
 {
     struct weft_ze_launcher *launcher = weft_ze_launcher_look(probe->device, probe->ordinal);
     if (!launcher)
         return;
-    snprintf(probe->text, sizeof probe->text, "%s", launcher->modules[weft_ze_module_of(WEFT_ZE_PROBE)].text);
+    const struct weft_ze_module *module = &launcher->modules[weft_ze_module_of(WEFT_ZE_PROBE)];
+    snprintf(probe->text, sizeof probe->text, "%s", module->text);
+    probe->is_open = module->state == WEFT_ZE_MODULE_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
 }
 
@@ -93,7 +101,7 @@ static int start(struct probe *probe)
         result = launch(probe, launcher->kernels[WEFT_ZE_PROBE], i);
     pthread_mutex_unlock(&launcher->lock);
     if (result != ZE_RESULT_SUCCESS)
-        weft_ze_word(result, probe->text, "running two kernels on device %d", probe->ordinal);
+        fail(probe, result, "running two kernels on");
     return result == ZE_RESULT_SUCCESS;
 }
 
@@ -114,7 +122,7 @@ static int meet(struct probe *probe)
     }
     if (is_set(probe, MET) && is_set(probe, OTHER_MET))
         return 1;
-    probe->was_busy = !has_begun;
+    probe->is_open = !has_begun;
     snprintf(probe->text, sizeof probe->text,
              has_begun ? "Level Zero device %d did not run two kernels side by side%s within %d ms"
                        : "Level Zero device %d did not begin a kernel%s within %d ms",
@@ -148,12 +156,14 @@ static int run(struct probe *probe)
     ze_result_t result =
         device->driver.zeMemAllocHost(context_of(probe), &desc, WORDS * WORD_BYTES, WORD_BYTES, &words);
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_word(result, probe->text, "allocating host memory for device %d", probe->ordinal);
+        fail(probe, result, "allocating host memory for");
         return 0;
     }
     probe->words = memset(words, 0, WORDS * WORD_BYTES);
-    while (made < 2 && weft_ze_queue_make(device, probe->ordinal, &probe->queues[made]) == WEFT_OK)
+    int status = WEFT_OK;
+    while (made < 2 && (status = weft_ze_queue_make(device, probe->ordinal, &probe->queues[made])) == WEFT_OK)
         made++;
+    probe->is_open = status == WEFT_NOMEM;
     if (made < 2)
         snprintf(probe->text, sizeof probe->text, "Level Zero device %d has no two queues more",
                  probe->ordinal);
@@ -184,7 +194,7 @@ void weft_ze_probe(struct weft_device *device, int ordinal)
     int meets = is_known ? 1 : run(&probe), is_again = 0;
     if (!is_known) {
         pthread_mutex_lock(&launcher->lock);
-        is_again = probe.was_busy && ++launcher->tries < WEFT_ZE_TRIES;
+        is_again = probe.is_open && ++launcher->tries < WEFT_ZE_TRIES;
         memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
         atomic_store(answer, meets      ? WEFT_ZE_ANSWER_YES
                              : is_again ? WEFT_ZE_ANSWER_UNTRIED

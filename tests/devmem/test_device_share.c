@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: beside drivers device-sim */
+/* build: beside drivers device-sim ze */
 /* Device memory that ranks of one machine work on directly: within a process, between processes, freed and allocated again at the
- * same address, and described by peers who lie. On the simulated device and on the kind "cuda" with the fake driver. */
+ * same address, and described by peers who lie. On the simulated device, and on the kinds "cuda" and "ze" with fake drivers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +18,15 @@
 #include "devmem/share_wire.h"
 #include "examples/device-sim/sim.h"
 #include "tests/support/bits.h"
+#include "tests/support/built.h"
+#include "tests/support/child.h"
 #include "tests/support/cuda_scene.h"
 #include "tests/support/device_suite.h"
 
 #define BYTES  6000
 #define OFFSET 300
 #define PLACES 6
+#define TESTS  8
 
 static struct cuda_fake *fake;
 
@@ -51,6 +54,7 @@ static const struct device_row sim_row = {.label = "sim",
                                           .check_empty = sim_is_empty};
 static const struct device_row cuda_row = {
     .label = "cuda", .kind = "cuda", .reuses = 1, .check_empty = cuda_is_empty};
+static const struct device_row ze_row = {.label = "ze", .kind = "ze", .reuses = 1, .keeps = 1};
 
 static int setup(void **state)
 {
@@ -260,15 +264,10 @@ static struct other other_start(void **state, void (*part)(const struct device_r
     return (struct other){pid, back[0], there[1]};
 }
 
-static void other_report(const struct other *other, const struct offer *offer)
+static void other_report(const struct other *other, struct rank *owner, char *memory, int is_for_others)
 {
-    assert_int_equal(write(other->out, offer, sizeof *offer), sizeof *offer);
-}
-
-static void other_wait(const struct other *other)
-{
-    char ready;
-    assert_int_equal(read(other->in, &ready, 1), 1);
+    struct offer offer = describe(owner, memory, is_for_others);
+    assert_int_equal(write(other->out, &offer, sizeof offer), sizeof offer);
 }
 
 static void other_end(const struct other *other)
@@ -339,16 +338,15 @@ static void memory_of_another_process_is_mapped(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 1);
-    other_report(&other, &offer);
-    other_wait(&other);
+    other_report(&other, &owner, memory, 1);
+    char ready;
+    assert_int_equal(read(other.in, &ready, 1), 1);
     assert_true(holds(&owner, memory + OFFSET, 2));
     release(&owner, memory);
     char *next = allocate(&owner, 3);
     assert_ptr_equal(next, memory);
-    offer = describe(&owner, next, 1);
+    other_report(&other, &owner, next, 1);
     assert_int_equal(stats_of(&owner).exports_made, 2);
-    other_report(&other, &offer);
     other_end(&other);
     release(&owner, next);
     rank_close(&owner);
@@ -393,8 +391,7 @@ static void mappings_are_bounded(void **state)
     rank_open(&owner, device_row(state), NULL);
     for (int i = 0; i < PLACES; i++) {
         places[i] = allocate(&owner, i);
-        struct offer offer = describe(&owner, places[i], 1);
-        other_report(&other, &offer);
+        other_report(&other, &owner, places[i], 1);
     }
     other_end(&other);
     for (int i = 0; i < PLACES; i++)
@@ -461,8 +458,7 @@ static void lies_of_another_process(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 1);
-    other_report(&other, &offer);
+    other_report(&other, &owner, memory, 1);
     other_end(&other);
     assert_true(holds(&owner, memory + OFFSET, 1));
     release(&owner, memory);
@@ -557,20 +553,20 @@ static void other_processes_need_a_handle(void **state)
     struct rank owner;
     rank_open(&owner, device_row(state), NULL);
     char *memory = allocate(&owner, 1);
-    struct offer offer = describe(&owner, memory, 0);
-    other_report(&other, &offer);
+    other_report(&other, &owner, memory, 0);
     other_end(&other);
     release(&owner, memory);
     rank_close(&owner);
 }
 
-static int run(const struct device_row *row)
+/* Each test, where alone is -1, or that one. */
+static int run(const struct device_row *row, int alone)
 {
 #define ROW_TEST(test)                                                                                       \
     {                                                                                                        \
         .name = #test, .test_func = (test), .setup_func = setup, .initial_state = (void *)(uintptr_t)row     \
     }
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest tests[TESTS] = {
         ROW_TEST(memory_of_another_process_is_mapped),
         ROW_TEST(mappings_are_bounded),
         ROW_TEST(lies_of_another_process),
@@ -580,16 +576,24 @@ static int run(const struct device_row *row)
         ROW_TEST(what_cannot_be_described),
         ROW_TEST(lies_of_this_process),
     };
-    return cmocka_run_group_tests_name(row->label, tests, NULL, NULL);
+    const struct CMUnitTest *first = tests + (alone < 0 ? 0 : alone);
+    return _cmocka_run_group_tests(row->label, first, alone < 0 ? TESTS : 1, NULL, NULL);
+}
+
+/* A process that has used Level Zero cannot fork others that use it. */
+static int run_ze(int alone)
+{
+    return run(&ze_row, alone);
 }
 
 int main(void)
 {
     setenv("WEFT_LOG", "error", 0);
-    int failed = run(&sim_row);
+    int failed = test_ze_use("devices=2") ? test_children(run_ze, TESTS) : 0; /* before threads */
+    failed += run(&sim_row, -1);
     const char *reason = scene_warm_up(&fake);
     if (!reason)
-        return failed + run(&cuda_row);
+        return failed + run(&cuda_row, -1);
     fprintf(stderr, "cuda: %s\n", reason);
     return 1;
 }

@@ -12,4 +12,8 @@ int test_built(const char *name, char *path, size_t capacity);
 /* Lets libfabric use the test provider alone, with these demands (tests/fakes/provider/provider.c). 0: it was not built. */
 int test_provider_use(const char *demands);
 
+/* Has Level Zero's loader find the fake driver (tests/fakes/ze/), and look for mistakes by its own layers as well, in this process and what
+ * it starts: before the loader is loaded. Settings are those of WEFT_TEST_ZE, NULL: as they are. 0: the build has no Level Zero. */
+int test_ze_use(const char *settings);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,4 +23,17 @@ int test_child(int (*child)(void))
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+int test_children(int (*child)(int number), int count)
+{
+    int failed = 0, status;
+    for (int i = 0; i < count; i++) {
+        fflush(NULL);
+        pid_t pid = fork();
+        if (pid == 0)
+            exit(child(i));
+        failed += pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+    }
+    return failed;
 }

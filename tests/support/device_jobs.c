@@ -21,6 +21,7 @@ int device_job_calls(int rank, int ranks, void *arg)
     CHECK(device_calls_check(seat.kind, job->place, &stats) == 0);
     /* What is staged are short messages. */
     CHECK(job->ways != DEVICE_DIRECT || stats.bytes_direct > 4 * stats.bytes_staged);
+    CHECK(job->ways != DEVICE_PARTLY_DIRECT || (stats.bytes_direct > 0 && stats.bytes_staged > 0));
     CHECK(job->ways != DEVICE_NOT_DIRECT || stats.bytes_direct == 0);
     device_seat_leave(&seat);
     return 0;

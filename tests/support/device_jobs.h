@@ -17,6 +17,7 @@ struct device_job {
     enum {
         DEVICE_ANY_WAY,
         DEVICE_DIRECT,
+        DEVICE_PARTLY_DIRECT, /* the host reduces, on copies */
         DEVICE_NOT_DIRECT
     } ways;   /* whether ranks reach each other's memory */
     int ends; /* of calls in streams: 0, or 1 + which */
