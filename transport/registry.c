@@ -193,6 +193,12 @@ static int absent_reg_device(struct weft_transport *transport, const struct weft
     return weft_fail(WEFT_UNSUPPORTED, "the transport registers no device memory");
 }
 
+static int absent_link_help(struct weft_link *link, struct weft_link_help *help)
+{
+    (void)link, (void)help;
+    return WEFT_UNSUPPORTED;
+}
+
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -230,6 +236,7 @@ static const struct weft_transport_ops absent = {
     .rails = absent_rails,
     .reg_source = absent_reg_source,
     .reg_device = absent_reg_device,
+    .link_help = absent_link_help,
 };
 
 static void abandoned_close(struct weft_transport *transport)
@@ -300,6 +307,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->rails = ops->rails ? ops->rails : absent.rails;
     ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;
     ops->reg_device = ops->reg_device ? ops->reg_device : absent.reg_device;
+    ops->link_help = ops->link_help ? ops->link_help : absent.link_help;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

@@ -128,6 +128,14 @@ struct weft_verbs_settings {
         .gid_index = -1, .timeout = 18, .retry = 7, .relaxed = 1, .windows = 1                               \
     }
 
+/* For link_help(). The owner of what is pulled may write half of it, where it waits anyway. */
+struct weft_link_help {
+    size_t size; /* of this struct, as the caller knows it */
+    uint64_t
+        bytes_offered; /* of what pull() has read over the link: those that its owner might have written */
+    uint64_t bytes_helped; /* and those that it has */
+};
+
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
 struct weft_transport_params {
     size_t size;
@@ -296,6 +304,8 @@ struct weft_transport_ops {
      * expose() take such memory. */
     int (*reg_device)(struct weft_transport *transport, const struct weft_device_memory *memory,
                       struct weft_region **region);
+    /* What came of having link's peer help with pull(). WEFT_UNSUPPORTED: nobody helps here. */
+    int (*link_help)(struct weft_link *link, struct weft_link_help *help);
 };
 
 enum weft_link_flags {

@@ -109,6 +109,16 @@ static int check(const uint8_t *memory, size_t bytes, int seed)
 
 static const size_t sizes[] = {64u << 10, (64u << 10) + 1, 100001, BYTES, (9u << 20) + 4099};
 
+/* What the reader counts, and that the owner counts nothing. */
+static int count(const struct job *job, int rank)
+{
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    CHECK_OK(weft_comm_get_stats(job->comm, &stats));
+    CHECK(stats.bytes_helped == (rank && shared->how == WRITES ? shared->written : 0));
+    CHECK(stats.bytes_offered <= stats.bytes_pulled / 2 && (stats.bytes_offered > 0) == (rank == 1));
+    return 0;
+}
+
 static int sizes_body(int rank, int ranks, void *arg)
 {
     struct job job;
@@ -134,6 +144,7 @@ static int sizes_body(int rank, int ranks, void *arg)
             CHECK_BITS(memory[k] == 0xee && memory[bytes + shift + k] == 0xee);
         free(memory);
     }
+    CHECK(count(&job, rank) == 0);
     CHECK_OK(job_close(&job));
     return 0;
 }

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -197,8 +198,20 @@ int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t add
         return read_alone(transport, pid, address, destination, size);
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
-    link->peer->unhelped = helped > 0 ? 0 : link->peer->unhelped;
+    link->offered_bytes += size - first;
+    if (helped > 0) {
+        link->helped_bytes += size - first;
+        link->peer->unhelped = 0;
+    }
     if (helped < 0 || helped > 0 || status != WEFT_OK)
         return helped < 0 ? helped : status;
     return read_alone(transport, pid, address + first, second, size - first);
+}
+
+int shm_link_help(struct weft_link *link, struct weft_link_help *help)
+{
+    const struct weft_link_help now = {
+        .size = help->size, .bytes_offered = link->offered_bytes, .bytes_helped = link->helped_bytes};
+    memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);
+    return WEFT_OK;
 }

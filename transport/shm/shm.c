@@ -302,4 +302,5 @@ const struct weft_transport_ops weft_shm_ops = {
     .sent_by = shm_sent_by,
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
+    .link_help = shm_link_help,
 };

@@ -109,6 +109,7 @@ struct weft_link {
     struct weft_link *next;
     struct shm_map_entry cache[SHM_MAP_CACHE];
     uint32_t exposures; /* of ordinary memory, large enough to help with (help.c) */
+    uint64_t offered_bytes, helped_bytes; /* of what was pulled here, see link_help() */
     uint64_t *sent;     /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
     struct shm_pipe pipes[SHM_PIPES];
@@ -240,6 +241,7 @@ int shm_help_give(struct weft_transport *transport);
 /* Reads size bytes at address of the peer's process, which may help. cell: of the token. */
 int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t address, void *destination,
                     size_t size);
+int shm_link_help(struct weft_link *link, struct weft_link_help *help);
 
 /* stopped.c: whether all threads of a process are stopped, or have ended. 0 where /proc does not say. */
 int shm_process_is_stopped(int pid);
