@@ -127,6 +127,8 @@ static int offer_memory(struct weft_inflight *inflight, struct weft_exec_peer *p
         peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
     status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
+    if (status == WEFT_OK && inflight->is_timed)
+        peer->ops->expose_timed(peer->link, &inflight->token);
     return status;
 }
 

@@ -62,6 +62,8 @@ void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
         weft_error_clear(); /* nothing has failed: it goes as a transfer, which says what is missing */
         return;
     }
+    if (request->is_way_timed)
+        link->ops->expose_timed(link->link, &request->offer);
     context->p2p.offers++;
     request->is_offered = 1;
 }

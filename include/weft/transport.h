@@ -316,6 +316,9 @@ struct weft_transport_ops {
                       struct weft_region **region);
     /* What came of having link's peer help with pull(). WEFT_UNSUPPORTED: nobody helps here. */
     int (*link_help)(struct weft_link *link, struct weft_link_help *help);
+    /* Of memory that expose() has described just now: the caller measures how long the peer takes to read it. The token, which is
+     * changed, has it read as fast as can be. */
+    void (*expose_timed)(struct weft_link *link, struct weft_token *token);
 };
 
 enum weft_link_flags {

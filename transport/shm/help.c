@@ -107,7 +107,8 @@ static struct shm_help *help_of(const struct weft_link *link)
     return NULL;
 }
 
-/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. */
+/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. One that measures a read, as it
+ * chooses between a pipe and this, is always asked: it has to see what help makes of it, rather than which read is whose turn. */
 static int is_worth_it(const struct weft_link *link, const struct shm_token *token, size_t size)
 {
     struct shm_peer *peer = link->peer;
@@ -118,8 +119,8 @@ static int is_worth_it(const struct weft_link *link, const struct shm_token *tok
     if (peer->helps_not)
         return 0;
     peer->unhelped++;
-    return setting == WEFT_HELP_ALWAYS || peer->unhelped <= UNHELPED_MAX ||
-           peer->unhelped % UNHELPED_EACH == 0;
+    return setting == WEFT_HELP_ALWAYS || token->segment == SHM_HELP_TIMED ||
+           peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
 }
 
 /* Whatever it takes. */

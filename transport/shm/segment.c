@@ -163,6 +163,16 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     return WEFT_OK;
 }
 
+void shm_expose_timed(struct weft_link *link, struct weft_token *bytes)
+{
+    struct shm_token token;
+    memcpy(&token, bytes, sizeof token);
+    if (token.kind != SHM_TOKEN_ADDRESS || !link->transport->helps)
+        return;
+    token.segment = SHM_HELP_TIMED;
+    memcpy(bytes, &token, sizeof token);
+}
+
 static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint64_t id)
 {
     for (const struct shm_mapping *m = peer->mappings; m; m = m->next) {

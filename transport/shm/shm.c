@@ -304,4 +304,5 @@ const struct weft_transport_ops weft_shm_ops = {
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
     .link_help = shm_link_help,
+    .expose_timed = shm_expose_timed,
 };

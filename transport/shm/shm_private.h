@@ -229,6 +229,7 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **memory);
 void shm_free(struct weft_transport *transport, void *memory);
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *token);
+void shm_expose_timed(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size);

@@ -50,6 +50,7 @@
 /* What its owner says of helping to read a token's memory (help.c): ADDRESS has it as its segment. */
 #define SHM_HELP_PERHAPS 0u
 #define SHM_HELP_NONE    1u
+#define SHM_HELP_TIMED   2u /* expose_timed() */
 
 struct shm_identity {
     uint64_t words[2]; /* context's instance number, random; also the socket's name */
