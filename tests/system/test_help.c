@@ -27,7 +27,7 @@
 #define BYTES (128u << 10) /* one piece */
 #define PIECE (16u << 10)  /* what is read by less is no payload */
 
-enum how { WRITES, REFUSES, WRITES_HALF, STOPS_BEFORE, STOPS_BEHIND, DIES };
+enum how { WRITES, REFUSES, WRITES_HALF, FORBIDS, IS_MISSING, STOPS_BEFORE, STOPS_BEHIND, DIES };
 
 static struct shared {
     _Atomic int how, helper, begun, ended;
@@ -73,8 +73,8 @@ ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *local, unsigned 
         kill(getpid(), SIGSTOP);
     if (how == DIES)
         kill(getpid(), SIGKILL);
-    if (how == REFUSES)
-        errno = ENOMEM;
+    if (how == REFUSES || how == FORBIDS || how == IS_MISSING)
+        errno = how == REFUSES ? ENOMEM : how == FORBIDS ? EPERM : ENOSYS;
     else
         got =
             __real_process_vm_writev(pid, how == WRITES_HALF ? &half : local, locals, remote, remotes, flags);
@@ -175,6 +175,7 @@ struct asked {
     enum how how;
     int begun; /* by the owner, for so many messages */
     const char *way, *why;
+    int is_logged; /* that it has given up */
 };
 
 static int is_said(const struct job *job, const char *way, const char *why)
@@ -225,21 +226,46 @@ static int asked_body(int rank, int ranks, void *arg)
     return 0;
 }
 
+static int count_lines(const char *path, const char *words)
+{
+    char line[512];
+    int lines = 0;
+    FILE *log = fopen(path, "r");
+    while (log && fgets(line, sizeof line, log))
+        lines += strstr(line, words) != NULL;
+    if (log)
+        fclose(log);
+    return lines;
+}
+
+/* The first test: a process reads once where its log goes. */
 static void test_asked(void **state)
 {
     static const struct asked all[] = {
         {{"auto", "auto"}, WRITES, MESSAGES, "helped", "written 1572864 of 1572864 bytes"},
         {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "not helped 24 times; every 16th read"},
+        {{"auto", "auto"}, FORBIDS, 1, "alone", "the rank does not help", 1},
+        {{"always", "always"}, IS_MISSING, 1, "alone", "the rank does not help", 1},
         {{"auto", "always"}, REFUSES, MESSAGES, "helped", "WEFT_HELP_SHM"},
         {{"always", "never"}, WRITES, 0, "alone", "WEFT_HELP_SHM says so"},
         {{"never", "always"}, WRITES, 0, "alone", "the rank does not help"},
     };
+    char folder[] = "/tmp/weft-help-XXXXXX", path[64];
     (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/log", folder);
+    setenv("WEFT_LOG_FILE", path, 1);
+    setenv("WEFT_LOG", "info", 1);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         prepare(all[i].how);
         assert_int_equal(test_ranks_fork(2, asked_body, (void *)(uintptr_t)&all[i]), 0);
         assert_int_equal(shared->begun, all[i].begun);
+        assert_int_equal(count_lines(path, "helps nobody any more"), all[i].is_logged);
+        unlink(path);
     }
+    unsetenv("WEFT_LOG");
+    unsetenv("WEFT_LOG_FILE");
+    rmdir(folder);
 }
 
 /* --- a helper that is stopped is not waited for, and writes nothing later */
@@ -471,7 +497,7 @@ int main(void)
     setenv("WEFT_WAY_SHM", "pull", 1);
     setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),          cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_asked),         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_stopped),       cmocka_unit_test(test_helper_dies),
         cmocka_unit_test(test_played_offers), cmocka_unit_test(test_taken_back),
     };

@@ -29,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/fence.h"
+#include "base/log.h"
 #include "base/pause.h"
 #include "transport/shm/shm_private.h"
 
@@ -63,6 +64,18 @@ static int is_there(const struct weft_link *link)
     return poll(&socket, 1, 0) == 0;
 }
 
+/* Peers learn it from the tokens that they get from now on. */
+static void give_up(struct weft_transport *transport, int pid, int error)
+{
+    transport->helps = 0;
+    if (transport->params.log) /* no warning: they read all of it themselves, as before there was help */
+        transport->params.log(
+            WEFT_LOG_INFO,
+            "shm: this process must not write memory of process %d (%s), and helps nobody any "
+            "more: peers read its ordinary memory alone",
+            pid, weft_errno_text(error));
+}
+
 static int give(struct weft_link *link)
 {
     struct shm_help *help = help_in(link->ring.memory);
@@ -74,7 +87,10 @@ static int give(struct weft_link *link)
     if (!pid || !shm_cell_covers(link->transport, help->cell, own.iov_base, own.iov_len) ||
         !go_from(help, state, SHM_HELP_TAKEN))
         return 0;
+    errno = 0;
     ssize_t copied = is_there(link) ? process_vm_writev(pid, &own, 1, &help->place, 1, 0) : -1;
+    if (copied < 0 && (errno == EPERM || errno == ENOSYS))
+        give_up(link->transport, pid, errno);
     go_from(help, state - SHM_HELP_OPEN + SHM_HELP_TAKEN,
             copied >= 0 && (size_t)copied == own.iov_len ? SHM_HELP_DONE : SHM_HELP_FAILED);
     return 1;

@@ -155,7 +155,7 @@ struct weft_transport {
     int demotes;
     int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
-    int helps;                      /* 0: its setting says no */
+    int helps;                      /* 0: its setting says no, or the kernel */
     int pipes_tried;                /* 1: pipe lending works, -1: it does not */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
