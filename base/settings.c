@@ -91,7 +91,7 @@ static const struct weft_setting rows[] = {
      NULL,
      "Whether a rank that pulls ordinary memory of a rank of its host has that one write half of it, if it "
      "waits just then. auto asks a rank that has not helped four times at every sixteenth read, and "
-     "where it measures. With never this rank does not help others either."},
+     "where a trial begins. With never this rank does not help others either."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",
      "The libfabric provider that ofi uses."},

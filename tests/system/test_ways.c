@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "tests/support/job.h"
@@ -42,6 +43,8 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
 {
     ssize_t got = __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
+    if (local->iov_len >= PAGE && seen->helps_not)
+        usleep(1000); /* a pipe is faster */
     if (local->iov_len >= PAGE)
         seen->pulled++;
     else if (got < 0)
@@ -203,9 +206,9 @@ static void test_described(void **state)
 
 /* --- what is measured has its owner asked for help */
 
-#define MESSAGES 300
+#define MESSAGES 1200
 
-/* arg: whether it is by broadcasts. The owner never helps, so other reads are offered seldom. */
+/* arg: whether it is by broadcasts. Reading takes long and the owner never helps: there are trials, and other reads are offered seldom. */
 static int timed_body(int rank, int ranks, void *arg)
 {
     struct job job;
@@ -224,17 +227,17 @@ static int timed_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     uint64_t reads = stats.bytes_pulled / BYTES, offers = stats.bytes_offered / (BYTES / 2);
     if (rank == 1 && !seen->refused) {
-        if (offers < 9 || offers * 5 < reads)
+        if (reads < 15 || offers * 3 < reads)
             fprintf(stderr, "%llu of %llu reads were offered\n", (unsigned long long)offers,
                     (unsigned long long)reads);
-        CHECK(reads >= 9 && offers >= 9 && offers * 5 >= reads && stats.bytes_helped == 0);
+        CHECK(reads >= 15 && offers * 3 >= reads && offers * 2 < reads && stats.bytes_helped == 0);
     }
     CHECK_OK(job_close(&job));
     free(memory);
     return 0;
 }
 
-/* Three trials at least, of three messages each; and of those by the way that is taken one of four is measured. */
+/* The first message of a trial, of three. */
 static void test_timed(void **state)
 {
     (void)state;

@@ -123,8 +123,9 @@ static struct shm_help *help_of(const struct weft_link *link)
     return NULL;
 }
 
-/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. One that measures a read, as it
- * chooses between a pipe and this, is always asked: it has to see what help makes of it, rather than which read is whose turn. */
+/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. One that begins to
+ * measure, as it chooses between a pipe and this, is asked as well (expose_timed()). Where it helps it is asked again, so what it measures are reads with
+ * help. Otherwise they are whole reads, as most are: asking at each of them would add the second call to costs that others do not have. */
 static int is_worth_it(const struct weft_link *link, const struct shm_token *token, size_t size)
 {
     struct shm_peer *peer = link->peer;
