@@ -34,13 +34,11 @@ static const struct weft_setting rows[] = {
      "auto,ring,tree,rd,rab,binomial,chain,sag,bruck,halving,direct,pairwise,dissemination,hier,leader",
      AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "The algorithm for those collectives that it serves. Other collectives choose for themselves, and so do "
-     "calls "
-     "that it cannot do. auto takes the cheapest by the cost model."},
+     "calls that it cannot do. auto takes the cheapest by the cost model."},
     {"WEFT_CACHE_BYTES", AT(cache_bytes), NUMBER, 0, INT64_MAX, 1 << 30, NULL, LOCAL, WEFT_SETTINGS_TRANSPORT,
      NULL, NULL,
      "How many bytes of ordinary memory a context keeps registered for later operations. With 0 each "
-     "operation "
-     "registers its own."},
+     "operation registers its own."},
     {"WEFT_CONNECT", AT(connect), WORD, 0, 1, 0, "lazy,eager", AGREED, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "When peers are connected: on first use, or when a communicator is made."},
     {"WEFT_DEVICE", AT(device_kinds), LIST, 0, SIZE(device_kinds), 0, NULL, LOCAL, WEFT_SETTINGS_DEVICE,
@@ -52,13 +50,12 @@ static const struct weft_setting rows[] = {
     {"WEFT_DEVICE_PLUGIN", AT(device_plugins), FILES, 0, SIZE(device_plugins), 0, NULL, LOCAL,
      WEFT_SETTINGS_DEVICE, "none", "absolute paths, separated by colons",
      "Shared objects with more kinds of devices. A file, and every folder on its path, must belong to root "
-     "or the "
-     "user and be writable by nobody else. One that cannot be used is left out with a warning."},
+     "or the user and be writable by nobody else. One that cannot be used is left out with a warning."},
     {"WEFT_DEVICE_COLLECTIVE", AT(device_collective), WORD, 0, 2, 0, "auto,always,never", AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "Whether collectives on device memory of one machine run as device collectives: one kernel for each "
-     "device, "
-     "without the host in between. auto does so where measurements say that it pays, always where it can be "
+     "device, without the host in between. auto does so where measurements say that it pays, always where it "
+     "can be "
      "done."},
     {"WEFT_DEVICE_COLLECTIVE_BYTES", AT(device_collective_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
@@ -90,6 +87,11 @@ static const struct weft_setting rows[] = {
      "path, in bytes; 0: none. Where ranks share processors the limit is 8 times as high."},
     {"WEFT_HEARTBEAT_MS", AT(heartbeat_ms), NUMBER, 200, 600000, 10000, NULL, FIRST, WEFT_SETTINGS_TIME, NULL,
      NULL, "A rank from which nothing is heard for so many milliseconds is declared dead."},
+    {"WEFT_HELP_SHM", AT(help_shm), WORD, 0, 2, 0, "auto,always,never", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
+     NULL,
+     "Whether a rank that pulls ordinary memory of a rank of its host has that one write half of it, if it "
+     "waits just then. auto asks a rank that has not helped four times at every sixteenth read, and "
+     "where a trial begins. With never this rank does not help others either."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",
      "The libfabric provider that ofi uses."},

@@ -38,6 +38,7 @@ struct weft_settings {
         device_collective_bytes; /* WEFT_DEVICE_COLLECTIVE_BYTES: the largest call that can be one, 0 none */
     int64_t direct;              /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
     int64_t way_shm;             /* WEFT_WAY_SHM: 0 what is faster, 1 pipe, 2 pull (not agreed) */
+    int64_t help_shm;            /* WEFT_HELP_SHM: enum weft_help of include/weft/transport.h (not agreed) */
     int64_t strict;              /* WEFT_STRICT: 1: one association for every algorithm and size */
     int64_t spin_us;             /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */
     struct weft_verbs_settings verbs; /* WEFT_VERBS_*: include/weft/transport.h */

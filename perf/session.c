@@ -167,6 +167,8 @@ int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
         sum.bytes_mapped += all[rank].bytes_mapped;
         sum.bytes_piped += all[rank].bytes_piped;
         sum.bytes_pulled += all[rank].bytes_pulled;
+        sum.bytes_offered += all[rank].bytes_offered;
+        sum.bytes_helped += all[rank].bytes_helped;
         sum.messages += all[rank].messages;
         sum.fast_path += all[rank].fast_path;
     }

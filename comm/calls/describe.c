@@ -36,20 +36,21 @@ static enum weft_algorithm algorithm_of(const struct weft_comm *comm, const stru
     return algorithm;
 }
 
-static int describe_message(const struct weft_comm *comm, int rank, const void *memory, size_t count,
-                            weft_dtype dtype, weft_description *made)
+static int describe_message(const struct weft_comm *comm, int is_received, int rank, const void *memory,
+                            size_t count, weft_dtype dtype, weft_description *made)
 {
     size_t element_bytes = weft_dtype_size(dtype);
     if (rank < 0 || rank >= comm->ranks)
-        return weft_fail(WEFT_INVALID, "root, the rank that the message goes to, is %d: expected 0 to %d",
-                         rank, comm->ranks - 1);
+        return weft_fail(WEFT_INVALID, "root, the rank that the message %s, is %d: expected 0 to %d",
+                         is_received ? "comes from" : "goes to", rank, comm->ranks - 1);
     if (!element_bytes || count > SIZE_MAX / element_bytes)
         return weft_fail(WEFT_INVALID,
                          "%zu elements of type %d: expected a type, and bytes that can be counted", count,
                          (int)dtype);
     weft_context_lock(comm->context);
-    made->algorithm =
-        weft_p2p_way(comm->p2p, (uint32_t)rank, memory, count * element_bytes, made->why, sizeof made->why);
+    made->algorithm = is_received ? weft_p2p_help(comm->p2p, (uint32_t)rank, made->why, sizeof made->why)
+                                  : weft_p2p_way(comm->p2p, (uint32_t)rank, memory, count * element_bytes,
+                                                 made->why, sizeof made->why);
     made->transport =
         rank == comm->rank ? "self" : comm->context->transports[comm->members[rank].transport].ops.name;
     weft_context_unlock(comm->context);
@@ -71,9 +72,10 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
     int status = weft_struct_check(&about, description), which = weft_collective_parse(collective);
     if (status != WEFT_OK)
         return status;
-    if (strcmp(collective, "send") == 0) {
+    int is_received = strcmp(collective, "recv") == 0;
+    if (is_received || strcmp(collective, "send") == 0) {
         weft_description message = WEFT_DESCRIPTION_INIT;
-        status = describe_message(comm, root, send, count, dtype, &message);
+        status = describe_message(comm, is_received, root, send, count, dtype, &message);
         if (status == WEFT_OK)
             weft_struct_fill(&about, description, 0, &message);
         return status;
@@ -81,7 +83,7 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
     if (which < 0)
         return weft_fail(
             WEFT_INVALID,
-            "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter', or 'send'",
+            "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter', 'send' or 'recv'",
             collective);
     struct weft_operands operands = {.collective = (enum weft_collective)which,
                                      .root =

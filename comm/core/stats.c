@@ -10,18 +10,22 @@
 #include "comm/exec/fastpath.h"
 #include "comm/regions/cache.h"
 
-/* [lock] Peers whose links are up. */
-static uint64_t count_connections(const struct weft_comm *comm)
+/* [lock] Peers whose links are up, and what is counted by link. */
+static void count_links(const struct weft_comm *comm, weft_comm_stats *now)
 {
-    uint64_t connections = 0;
     for (int r = 0; r < comm->ranks; r++) {
         struct weft_link *link = weft_exec_link(comm->exec, (uint32_t)r);
         struct weft_exec_peer *peer;
+        struct weft_link_help help = {.size = sizeof help};
         uint32_t flags;
-        if (link && weft_exec_connect(comm->exec, (uint32_t)r, &peer) == WEFT_OK)
-            connections += peer->ops->link_flags(link, &flags) == WEFT_OK;
+        if (!link || weft_exec_connect(comm->exec, (uint32_t)r, &peer) != WEFT_OK)
+            continue;
+        now->connections += peer->ops->link_flags(link, &flags) == WEFT_OK;
+        if (peer->ops->link_help(link, &help) != WEFT_OK)
+            continue;
+        now->bytes_offered += help.bytes_offered;
+        now->bytes_helped += help.bytes_helped;
     }
-    return connections;
 }
 
 /* [lock] */
@@ -73,7 +77,7 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
     now.bytes_pulled = moved->bytes_pulled;
     now.messages = moved->messages;
     now.device_collectives = moved->collectives;
-    now.connections = count_connections(comm);
+    count_links(comm, &now);
     now.p2p_sends = weft_p2p_get_stats(comm->p2p)->sends;
     now.p2p_receives = weft_p2p_get_stats(comm->p2p)->receives;
     now.registrations = comm->context->regions.registrations;

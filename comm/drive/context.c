@@ -192,6 +192,7 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .oob_send = oob_send,
         .devices = *context->form.chosen_ports ? context->form.chosen_ports : context->settings.devices,
         .verbs = &context->settings.verbs,
+        .help = (int)context->settings.help_shm,
         .device_memory = index == WEFT_OFI && weft_devices_in_use(context->devices.kinds),
     };
     struct weft_transport *instance;

@@ -105,7 +105,7 @@ struct weft_inflight {
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been announced */
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
-    uint8_t is_timed;         /* SEND: its way is measured, from offered_ns on */
+    uint8_t is_timed;         /* SEND: enum weft_timed; its way is measured, from offered_ns on */
     uint8_t way;              /* SEND of a transfer: as in weft_exec_transfer */
     uint8_t is_unanswered;    /* RECV: the sender runs no transfer, and hears of its end alone */
     union {                   /* when the memory is shared */

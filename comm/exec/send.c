@@ -86,7 +86,7 @@ static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer
         return weft_ways_taken(peer->ways, inflight->length) == WEFT_WAY_PULL;
     int is_timed, pulled = weft_ways_next(peer->ways, inflight->length, &is_timed) == WEFT_WAY_PULL;
     if (is_timed) {
-        inflight->is_timed = 1;
+        inflight->is_timed = (uint8_t)is_timed;
         inflight->offered_ns = weft_clock_ns();
     }
     return pulled;
@@ -127,6 +127,8 @@ static int offer_memory(struct weft_inflight *inflight, struct weft_exec_peer *p
         peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
     status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
+    if (status == WEFT_OK && inflight->is_timed == WEFT_TIMED_FIRST)
+        peer->ops->expose_timed(peer->link, &inflight->token);
     return status;
 }
 

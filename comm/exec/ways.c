@@ -42,6 +42,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
     }
     if (moved)
         choice->pause = PAUSE_MIN;
+    *is_timed = WEFT_TIMED_FIRST;
     choice->trial = TRIAL;
     choice->sent = 1;
     choice->messages = 0;

@@ -23,17 +23,17 @@
 
 /* Of ordinary memory: what is set, or else what is faster. */
 static enum weft_way next_way(struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
-                              struct weft_request *request)
+                              struct weft_request *request, int *is_timed)
 {
-    int is_timed;
+    *is_timed = WEFT_UNTIMED;
     if (link->fixed_way >= 0)
         return (enum weft_way)link->fixed_way;
     if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
         weft_ways_open(peer->ways);
     if (!peer->ways)
         return WEFT_WAY_PIPE;
-    enum weft_way way = weft_ways_next(peer->ways, request->bytes, &is_timed);
-    request->is_way_timed = is_timed != 0;
+    enum weft_way way = weft_ways_next(peer->ways, request->bytes, is_timed);
+    request->is_way_timed = *is_timed != 0;
     return way;
 }
 
@@ -42,6 +42,7 @@ void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
 {
     struct weft_context *context = p2p->options.context;
     uint32_t flags;
+    int is_timed = WEFT_UNTIMED;
     if (request->is_decided || request->where.kind || !context || request->bytes <= link->eager_bytes ||
         !(link->caps & WEFT_CAP_READ) || link->stage_only ||
         link->ops->link_flags(link->link, &flags) != WEFT_OK)
@@ -52,7 +53,7 @@ void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
     if (!is_mapped && !(flags & WEFT_LINK_PEER_PULLS))
         return;
     if (!is_mapped) {
-        request->way = WEFT_TRANSFER_WAY(next_way(peer, link, request));
+        request->way = WEFT_TRANSFER_WAY(next_way(peer, link, request, &is_timed));
         if (request->way == WEFT_TRANSFER_WAY(WEFT_WAY_PIPE))
             return;
     }
@@ -62,6 +63,8 @@ void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
         weft_error_clear(); /* nothing has failed: it goes as a transfer, which says what is missing */
         return;
     }
+    if (is_timed == WEFT_TIMED_FIRST)
+        link->ops->expose_timed(link->link, &request->offer);
     context->p2p.offers++;
     request->is_offered = 1;
 }

@@ -202,6 +202,8 @@ const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p);
 /* Which way a message of the program's to the rank would go now: static; and why, as snprintf() writes it. [lock] */
 const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,
                          size_t capacity);
+/* Likewise whether a rank helps with what is pulled from it: "helped", "alone" or "-". [lock] */
+const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, char *why, size_t capacity);
 /* Memory in use, with the messages that no receive has taken. */
 size_t weft_p2p_bytes(const struct weft_p2p *p2p);
 /* The request that has run longest, NULL when none runs; the others by next. */

@@ -67,6 +67,21 @@ static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p
     return ordinary(peer, link, bytes, flags, words);
 }
 
+const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, char *why, size_t capacity)
+{
+    const struct words words = {.why = why, .capacity = capacity};
+    struct weft_link_help help = {.size = sizeof help};
+    struct weft_exec_peer *link;
+    if (rank == p2p->options.rank)
+        return say(&words, "-", "what comes from the rank itself is copied");
+    if (!weft_exec_link(p2p->options.exec, rank) ||
+        weft_exec_connect(p2p->options.exec, rank, &link) != WEFT_OK)
+        return say(&words, "-", "there is no link to the rank yet");
+    if (link->ops->link_help(link->link, &help) != WEFT_OK)
+        return say(&words, "-", "nothing is pulled over this transport");
+    return say(&words, help.is_offered ? "helped" : "alone", help.why);
+}
+
 const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,
                          size_t capacity)
 {

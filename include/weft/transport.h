@@ -128,6 +128,23 @@ struct weft_verbs_settings {
         .gid_index = -1, .timeout = 18, .retry = 7, .relaxed = 1, .windows = 1                               \
     }
 
+/* Whether the reader of a peer's ordinary memory has its owner write half of it, where the owner waits anyway. */
+enum weft_help {
+    WEFT_HELP_AUTO,   /* a peer that has not helped for some time is asked less often */
+    WEFT_HELP_ALWAYS, /* every one is asked every time */
+    WEFT_HELP_NEVER,  /* this instance neither asks nor helps */
+};
+
+/* What has come of that, for link_help(). */
+struct weft_link_help {
+    size_t size; /* of this struct, as the caller knows it */
+    uint64_t
+        bytes_offered; /* of what pull() has read over the link: those that its owner might have written */
+    uint64_t bytes_helped; /* and those that it has */
+    int is_offered;        /* 1: the next large read is offered */
+    char why[116];         /* a line for people on why, or why not */
+};
+
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
 struct weft_transport_params {
     size_t size;
@@ -156,6 +173,7 @@ struct weft_transport_params {
     const char *devices;                     /* verbs: WEFT_VERBS_DEVICE, NULL or "" to choose */
     const struct weft_verbs_settings *verbs; /* NULL: the defaults */
     int device_memory; /* 1: reg_device() may be called; an instance that was opened without may refuse */
+    int help;          /* shm: enum weft_help */
 };
 
 struct weft_transport_ops {
@@ -296,6 +314,11 @@ struct weft_transport_ops {
      * expose() take such memory. */
     int (*reg_device)(struct weft_transport *transport, const struct weft_device_memory *memory,
                       struct weft_region **region);
+    /* What came of having link's peer help with pull(). WEFT_UNSUPPORTED: nobody helps here. */
+    int (*link_help)(struct weft_link *link, struct weft_link_help *help);
+    /* Of memory that expose() has described just now: the caller measures how long the peer takes to read it. The token, which is
+     * changed, has it read as fast as can be. */
+    void (*expose_timed)(struct weft_link *link, struct weft_token *token);
 };
 
 enum weft_link_flags {

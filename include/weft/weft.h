@@ -529,10 +529,11 @@ typedef struct weft_comm_stats {
     uint64_t cache_misses;       /* and those that it has had to make, and kept; device memory's as well */
     uint64_t device_collectives; /* collectives that devices ran as one kernel each */
     uint64_t bytes_mapped, bytes_piped, bytes_pulled; /* of bytes_direct: how it came from this host */
+    uint64_t bytes_offered, bytes_helped; /* of those pulled: its owners could write, and did; by link */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                        \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 
@@ -571,7 +572,7 @@ typedef struct weft_description {
 
 /* Which algorithm and transport a collective, by its name ("allreduce", "reduce_scatter"), would use with these arguments, when the
  * other ranks pass memory of the same kind. op and root count for those that have one; send and recv NULL: ordinary memory, not
- * in place. "send": how a message to rank `root` goes now; what is measured may differ a moment later. Moves nothing. */
+ * in place. "send": how a message to rank `root` goes now; what is measured may differ a moment later. "recv": whether that rank helps with what is pulled from it. Moves nothing. */
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description);
 

@@ -63,6 +63,7 @@ static const struct fault_scene scenes[] = {
     {"shm/fast", SHM, PHASE_REDUCE, SOURCE_FILE, 4, 0, 0, NULL, NULL},
     {"shm/small", SHM, PHASE_REDUCE, SOURCE_FILE, 500, 0, 0, NO_FAST},
     {"shm/large", SHM, PHASE_REDUCE, SOURCE_FILE, 300000, 0, 0, NULL, NULL},
+    {"shm/pulled", SHM ",way_shm=pull,help_shm=always", PHASE_REDUCE, SOURCE_FILE, 300000, 0, 0, NULL, NULL},
     {"shm/mapped", SHM, PHASE_REDUCE, SOURCE_FILE, 300000, 1, 0, NULL, NULL},
     {"shm/staged", SHM, PHASE_REDUCE, SOURCE_FILE, 300000, 0, 0, "WEFT_DIRECT", "0"},
     {"shm/started", SHM, PHASE_REDUCE, SOURCE_FILE, 50000, 0, 1, NULL, NULL},

@@ -27,7 +27,7 @@
 #define BYTES (128u << 10) /* one piece */
 #define PIECE (16u << 10)  /* what is read by less is no payload */
 
-enum how { WRITES, REFUSES, WRITES_HALF, STOPS_BEFORE, STOPS_BEHIND, DIES };
+enum how { WRITES, REFUSES, WRITES_HALF, FORBIDS, IS_MISSING, STOPS_BEFORE, STOPS_BEHIND, DIES };
 
 static struct shared {
     _Atomic int how, helper, begun, ended;
@@ -73,8 +73,8 @@ ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *local, unsigned 
         kill(getpid(), SIGSTOP);
     if (how == DIES)
         kill(getpid(), SIGKILL);
-    if (how == REFUSES)
-        errno = EPERM;
+    if (how == REFUSES || how == FORBIDS || how == IS_MISSING)
+        errno = how == REFUSES ? ENOMEM : how == FORBIDS ? EPERM : ENOSYS;
     else
         got =
             __real_process_vm_writev(pid, how == WRITES_HALF ? &half : local, locals, remote, remotes, flags);
@@ -109,6 +109,16 @@ static int check(const uint8_t *memory, size_t bytes, int seed)
 
 static const size_t sizes[] = {64u << 10, (64u << 10) + 1, 100001, BYTES, (9u << 20) + 4099};
 
+/* What the reader counts, and that the owner counts nothing. */
+static int count(const struct job *job, int rank)
+{
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    CHECK_OK(weft_comm_get_stats(job->comm, &stats));
+    CHECK(stats.bytes_helped == (rank && shared->how == WRITES ? shared->written : 0));
+    CHECK(stats.bytes_offered <= stats.bytes_pulled / 2 && (stats.bytes_offered > 0) == (rank == 1));
+    return 0;
+}
+
 static int sizes_body(int rank, int ranks, void *arg)
 {
     struct job job;
@@ -134,6 +144,7 @@ static int sizes_body(int rank, int ranks, void *arg)
             CHECK_BITS(memory[k] == 0xee && memory[bytes + shift + k] == 0xee);
         free(memory);
     }
+    CHECK(count(&job, rank) == 0);
     CHECK_OK(job_close(&job));
     return 0;
 }
@@ -153,6 +164,108 @@ static void test_bits(void **state)
     prepare(WRITES);
     assert_int_equal(test_ranks_threads(2, sizes_body, NULL), 0);
     assert_true(shared->written > 0);
+}
+
+/* --- who is asked, and who helps: as set, and as has been seen */
+
+#define MESSAGES 24
+
+struct asked {
+    const char *settings[2]; /* of the owner, of the reader */
+    enum how how;
+    int begun; /* by the owner, for so many messages */
+    const char *way, *why;
+    int is_logged; /* that it has given up */
+};
+
+static int is_said(const struct job *job, const char *way, const char *why)
+{
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(weft_comm_describe(job->comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 0, &description));
+    if (strcmp(description.algorithm, way) != 0 || !strstr(description.why, why))
+        fprintf(stderr, "%s (%s), expected %s (... %s ...)\n", description.algorithm, description.why, way,
+                why);
+    return strcmp(description.algorithm, way) == 0 && strstr(description.why, why);
+}
+
+/* One message, which is read in two halves, or at once. */
+static int pass(const struct job *job, int rank, uint8_t *memory)
+{
+    CHECK_OK(weft_barrier(job->comm, NULL));
+    wanted = shared->begun + 1;
+    whole = BYTES;
+    if (rank == 0)
+        CHECK_OK(weft_send(job->comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+    else
+        CHECK_OK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+    return 0;
+}
+
+static int asked_body(int rank, int ranks, void *arg)
+{
+    const struct asked *asked = arg;
+    struct job job;
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    uint8_t *memory = calloc(1, BYTES);
+    (void)ranks;
+    CHECK(memory);
+    setenv("WEFT_HELP_SHM", asked->settings[rank], 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    for (int i = 0; i < MESSAGES; i++)
+        CHECK(pass(&job, rank, memory) == 0);
+    CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+    CHECK(rank || is_said(&job, "-", "itself"));
+    CHECK(!rank || is_said(&job, asked->way, asked->why));
+    CHECK(!rank || stats.bytes_offered == (uint64_t)asked->begun * BYTES / 2);
+    CHECK(weft_comm_describe(job.comm, "recv", NULL, NULL, 1, WEFT_UINT8, WEFT_SUM, 2, &description) ==
+          WEFT_INVALID);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static int count_lines(const char *path, const char *words)
+{
+    char line[512];
+    int lines = 0;
+    FILE *log = fopen(path, "r");
+    while (log && fgets(line, sizeof line, log))
+        lines += strstr(line, words) != NULL;
+    if (log)
+        fclose(log);
+    return lines;
+}
+
+/* The first test: a process reads once where its log goes. */
+static void test_asked(void **state)
+{
+    static const struct asked all[] = {
+        {{"auto", "auto"}, WRITES, MESSAGES, "helped", "written 1572864 of 1572864 bytes"},
+        {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "not helped 24 times; every 16th read"},
+        {{"auto", "auto"}, FORBIDS, 1, "alone", "the rank does not help", 1},
+        {{"always", "always"}, IS_MISSING, 1, "alone", "the rank does not help", 1},
+        {{"auto", "always"}, REFUSES, MESSAGES, "helped", "WEFT_HELP_SHM"},
+        {{"always", "never"}, WRITES, 0, "alone", "WEFT_HELP_SHM says so"},
+        {{"never", "always"}, WRITES, 0, "alone", "the rank does not help"},
+    };
+    char folder[] = "/tmp/weft-help-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/log", folder);
+    setenv("WEFT_LOG_FILE", path, 1);
+    setenv("WEFT_LOG", "info", 1);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        prepare(all[i].how);
+        assert_int_equal(test_ranks_fork(2, asked_body, (void *)(uintptr_t)&all[i]), 0);
+        assert_int_equal(shared->begun, all[i].begun);
+        assert_int_equal(count_lines(path, "helps nobody any more"), all[i].is_logged);
+        unlink(path);
+    }
+    unsetenv("WEFT_LOG");
+    unsetenv("WEFT_LOG_FILE");
+    rmdir(folder);
 }
 
 /* --- a helper that is stopped is not waited for, and writes nothing later */
@@ -384,9 +497,9 @@ int main(void)
     setenv("WEFT_WAY_SHM", "pull", 1);
     setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_helper_dies), cmocka_unit_test(test_played_offers),
-        cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_asked),         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_stopped),       cmocka_unit_test(test_helper_dies),
+        cmocka_unit_test(test_played_offers), cmocka_unit_test(test_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

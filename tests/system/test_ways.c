@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap process_vm_readv vmsplice */
+/* build: wrap process_vm_readv process_vm_writev vmsplice */
 /* Which way ordinary memory takes between ranks of one host: what WEFT_WAY_SHM says, and otherwise both, as the faster one is found by trying. Seen by
  * the system calls. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "tests/support/job.h"
@@ -23,12 +25,17 @@
 
 static struct {
     atomic_int pulled, piped, refused;
+    atomic_int helps_not; /* the owner of what is pulled */
 } * seen;
 
 ssize_t __real_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
                                 unsigned long, unsigned long);
 ssize_t __wrap_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
                                 unsigned long, unsigned long);
+ssize_t __real_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                 unsigned long, unsigned long);
+ssize_t __wrap_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                                 unsigned long, unsigned long);
 ssize_t __real_vmsplice(int, const struct iovec *, size_t, unsigned);
 ssize_t __wrap_vmsplice(int, const struct iovec *, size_t, unsigned);
 
@@ -36,11 +43,22 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
 {
     ssize_t got = __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
+    if (local->iov_len >= PAGE && seen->helps_not)
+        usleep(1000); /* a pipe is faster */
     if (local->iov_len >= PAGE)
         seen->pulled++;
     else if (got < 0)
         seen->refused++;
     return got;
+}
+
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *local, unsigned long locals,
+                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    if (!seen->helps_not)
+        return __real_process_vm_writev(pid, local, locals, remote, remotes, flags);
+    errno = ENOMEM;
+    return -1;
 }
 
 ssize_t __wrap_vmsplice(int fd, const struct iovec *pages, size_t count, unsigned flags)
@@ -186,6 +204,56 @@ static void test_described(void **state)
     unsetenv("WEFT_WAY_SHM");
 }
 
+/* --- what is measured has its owner asked for help */
+
+#define MESSAGES 1200
+
+/* arg: whether it is by broadcasts. Reading takes long and the owner never helps: there are trials, and other reads are offered seldom. */
+static int timed_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    uint8_t *memory = calloc(1, BYTES);
+    (void)ranks;
+    CHECK(memory);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    for (int i = 0; i < MESSAGES; i++) {
+        if (*(const int *)arg)
+            CHECK_OK(weft_broadcast(job.comm, memory, memory, BYTES, WEFT_UINT8, 0, NULL));
+        else
+            CHECK(pass(&job, rank, memory, 1) == 0);
+    }
+    CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+    uint64_t reads = stats.bytes_pulled / BYTES, offers = stats.bytes_offered / (BYTES / 2);
+    if (rank == 1 && !seen->refused) {
+        if (reads < 15 || offers * 3 < reads)
+            fprintf(stderr, "%llu of %llu reads were offered\n", (unsigned long long)offers,
+                    (unsigned long long)reads);
+        CHECK(reads >= 15 && offers * 3 >= reads && offers * 2 < reads && stats.bytes_helped == 0);
+    }
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* The first message of a trial, of three. */
+static void test_timed(void **state)
+{
+    (void)state;
+    memset((void *)seen, 0, sizeof *seen);
+    seen->helps_not = 1;
+    setenv("WEFT_ALGO", "binomial", 1);
+    setenv("WEFT_FAST_PATH", "0", 1);
+    for (int broadcasts = 0; broadcasts <= 1; broadcasts++)
+        assert_int_equal(test_ranks_fork(2, timed_body, &broadcasts), 0);
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_FAST_PATH");
+    seen->helps_not = 0;
+    if (seen->refused)
+        TEST_SKIP("the kernel lets no process read another one's memory here");
+}
+
 /* --- a little above the eager limit: inside a message, or announced */
 
 #define LITTLE 8192
@@ -229,8 +297,8 @@ static void test_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pipe),      cmocka_unit_test(test_pull),   cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_described), cmocka_unit_test(test_little),
+        cmocka_unit_test(test_pipe),      cmocka_unit_test(test_pull),  cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_described), cmocka_unit_test(test_timed), cmocka_unit_test(test_little),
     };
     seen = test_ranks_shared(sizeof *seen);
     return cmocka_run_group_tests(tests, NULL, NULL);

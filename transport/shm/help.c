@@ -19,13 +19,17 @@
  * it copy what it has taken back. It looks whether the reader is still there, as process numbers are used again.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/fence.h"
+#include "base/log.h"
 #include "base/pause.h"
 #include "transport/shm/shm_private.h"
 
@@ -60,6 +64,18 @@ static int is_there(const struct weft_link *link)
     return poll(&socket, 1, 0) == 0;
 }
 
+/* Peers learn it from the tokens that they get from now on. */
+static void give_up(struct weft_transport *transport, int pid, int error)
+{
+    transport->helps = 0;
+    if (transport->params.log) /* no warning: they read all of it themselves, as before there was help */
+        transport->params.log(
+            WEFT_LOG_INFO,
+            "shm: this process must not write memory of process %d (%s), and helps nobody any "
+            "more: peers read its ordinary memory alone",
+            pid, weft_errno_text(error));
+}
+
 static int give(struct weft_link *link)
 {
     struct shm_help *help = help_in(link->ring.memory);
@@ -71,7 +87,10 @@ static int give(struct weft_link *link)
     if (!pid || !shm_cell_covers(link->transport, help->cell, own.iov_base, own.iov_len) ||
         !go_from(help, state, SHM_HELP_TAKEN))
         return 0;
+    errno = 0;
     ssize_t copied = is_there(link) ? process_vm_writev(pid, &own, 1, &help->place, 1, 0) : -1;
+    if (copied < 0 && (errno == EPERM || errno == ENOSYS))
+        give_up(link->transport, pid, errno);
     go_from(help, state - SHM_HELP_OPEN + SHM_HELP_TAKEN,
             copied >= 0 && (size_t)copied == own.iov_len ? SHM_HELP_DONE : SHM_HELP_FAILED);
     return 1;
@@ -79,6 +98,8 @@ static int give(struct weft_link *link)
 
 int shm_help_give(struct weft_transport *transport)
 {
+    if (!transport->helps)
+        return 0;
     for (struct weft_link *link = transport->links; link; link = link->next) {
         if (link->exposures && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP &&
             give(link))
@@ -102,13 +123,21 @@ static struct shm_help *help_of(const struct weft_link *link)
     return NULL;
 }
 
-/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. */
-static int is_worth_it(struct shm_peer *peer, size_t size)
+/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. One that begins to
+ * measure, as it chooses between a pipe and this, is asked as well (expose_timed()). Where it helps it is asked again, so what it measures are reads with
+ * help. Otherwise they are whole reads, as most are: asking at each of them would add the second call to costs that others do not have. */
+static int is_worth_it(const struct weft_link *link, const struct shm_token *token, size_t size)
 {
-    if (size < SHM_HELPED_BYTES_MIN)
+    struct shm_peer *peer = link->peer;
+    int setting = link->transport->params.help;
+    if (size < SHM_HELPED_BYTES_MIN || setting == WEFT_HELP_NEVER)
+        return 0;
+    peer->helps_not = token->segment == SHM_HELP_NONE;
+    if (peer->helps_not)
         return 0;
     peer->unhelped++;
-    return peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
+    return setting == WEFT_HELP_ALWAYS || token->segment == SHM_HELP_TIMED ||
+           peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
 }
 
 /* Whatever it takes. */
@@ -185,20 +214,63 @@ static int await(const struct weft_link *link, int pid, struct shm_help *help, u
     return state == taken - SHM_HELP_TAKEN + SHM_HELP_DONE;
 }
 
-int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t address, void *destination,
-                    size_t size)
+int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
+                    void *destination, size_t size)
 {
     struct weft_transport *transport = link->transport;
-    struct shm_help *help = is_worth_it(link->peer, size) ? help_of(link) : NULL;
+    struct shm_help *help = is_worth_it(link, token, size) ? help_of(link) : NULL;
+    uint64_t address = token->offset + offset;
     size_t first = (size / 2 + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     uint8_t *second = (uint8_t *)destination + first;
-    uint64_t offered = help ? offer(help, cell, address + first, second, size - first) : 0;
+    uint64_t offered = help ? offer(help, token->cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
-    link->peer->unhelped = helped > 0 ? 0 : link->peer->unhelped;
+    link->offered_bytes += size - first;
+    if (helped > 0) {
+        link->helped_bytes += size - first;
+        link->peer->unhelped = 0;
+    }
     if (helped < 0 || helped > 0 || status != WEFT_OK)
         return helped < 0 ? helped : status;
     return read_alone(transport, pid, address + first, second, size - first);
+}
+
+/* Whether it is offered what is read next, and why. */
+static int say_why(const struct weft_link *link, char *why, size_t capacity)
+{
+    const struct shm_peer *peer = link->peer;
+    int setting = link->transport->params.help;
+    if (!atomic_load_explicit(&peer->pid, memory_order_acquire)) {
+        snprintf(why, capacity, "this process cannot read the rank's memory by itself");
+        return 0;
+    }
+    if (setting == WEFT_HELP_NEVER || (setting == WEFT_HELP_ALWAYS && !peer->helps_not)) {
+        snprintf(why, capacity, "WEFT_HELP_SHM says so");
+        return setting == WEFT_HELP_ALWAYS;
+    }
+    if (peer->helps_not) {
+        snprintf(why, capacity,
+                 "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that");
+        return 0;
+    }
+    if (peer->unhelped < UNHELPED_MAX) {
+        snprintf(why, capacity,
+                 "the rank has written %" PRIu64 " of %" PRIu64 " bytes that were offered to it",
+                 link->helped_bytes, link->offered_bytes);
+        return 1;
+    }
+    snprintf(why, capacity, "the rank has not helped %u times; every %uth read is offered", peer->unhelped,
+             UNHELPED_EACH);
+    return (peer->unhelped + 1) % UNHELPED_EACH == 0;
+}
+
+int shm_link_help(struct weft_link *link, struct weft_link_help *help)
+{
+    struct weft_link_help now = {
+        .size = help->size, .bytes_offered = link->offered_bytes, .bytes_helped = link->helped_bytes};
+    now.is_offered = say_why(link, now.why, sizeof now.why);
+    memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);
+    return WEFT_OK;
 }

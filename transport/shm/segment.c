@@ -135,6 +135,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     uintptr_t start = (uintptr_t)memory;
     struct shm_token token = {.kind = SHM_TOKEN_ADDRESS,
                               .owner = transport->address.identity.words[1],
+                              .segment = transport->helps ? SHM_HELP_PERHAPS : SHM_HELP_NONE,
                               .offset = start,
                               .size = size};
     for (uint32_t i = 0; i < transport->segment_count && (link->flags & WEFT_LINK_PEER_MAPS); i++) {
@@ -160,6 +161,16 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;
+}
+
+void shm_expose_timed(struct weft_link *link, struct weft_token *bytes)
+{
+    struct shm_token token;
+    memcpy(&token, bytes, sizeof token);
+    if (token.kind != SHM_TOKEN_ADDRESS || !link->transport->helps)
+        return;
+    token.segment = SHM_HELP_TIMED;
+    memcpy(bytes, &token, sizeof token);
 }
 
 static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint64_t id)
@@ -263,7 +274,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;
-    status = shm_pull_helped(link, pid, token.cell, token.offset + offset, destination, size);
+    status = shm_pull_helped(link, pid, &token, offset, destination, size);
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);

@@ -199,6 +199,7 @@ static int shm_open_instance(const struct weft_transport_params *params, struct 
     memset(transport, 0, sizeof *transport);
     transport->params = *params;
     transport->direct = params->direct;
+    transport->helps = params->help != WEFT_HELP_NEVER;
     transport->light = weft_fence_register();
     transport->demotes = weft_demote_works();
     transport->listen_fd = transport->event_fd = transport->control_fd = transport->timer_fd = -1;
@@ -302,4 +303,6 @@ const struct weft_transport_ops weft_shm_ops = {
     .sent_by = shm_sent_by,
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
+    .link_help = shm_link_help,
+    .expose_timed = shm_expose_timed,
 };

@@ -56,6 +56,7 @@ struct shm_peer {
     uint32_t references;
     uint32_t deliveries; /* of its messages, ever; it wraps. The polling thread's */
     uint32_t unhelped;   /* reads of its memory since it helped last (help.c). The polling thread's */
+    int helps_not;       /* as the token that was read last says. The polling thread's */
     _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
@@ -108,8 +109,9 @@ struct weft_link {
     void *context;
     struct weft_link *next;
     struct shm_map_entry cache[SHM_MAP_CACHE];
-    uint32_t exposures; /* of ordinary memory, large enough to help with (help.c) */
-    uint64_t *sent;     /* bitmap over the transport's segments: the peer has it */
+    uint32_t exposures;                   /* of ordinary memory, large enough to help with (help.c) */
+    uint64_t offered_bytes, helped_bytes; /* of what was pulled here, see link_help() */
+    uint64_t *sent;                       /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
     struct shm_pipe pipes[SHM_PIPES];
     uint32_t count; /* of connect() calls */
@@ -153,6 +155,7 @@ struct weft_transport {
     int demotes;
     int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
+    int helps;                      /* 0: its setting says no, or the kernel */
     int pipes_tried;                /* 1: pipe lending works, -1: it does not */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
@@ -226,6 +229,7 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **memory);
 void shm_free(struct weft_transport *transport, void *memory);
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *token);
+void shm_expose_timed(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size);
@@ -237,9 +241,10 @@ void shm_mappings_sweep(struct weft_transport *transport);
 /* help.c */
 /* Copies what a peer offers of what it is reading of this instance's memory: 1. 0: there is none. */
 int shm_help_give(struct weft_transport *transport);
-/* Reads size bytes at address of the peer's process, which may help. cell: of the token. */
-int shm_pull_helped(struct weft_link *link, int pid, uint32_t cell, uint64_t address, void *destination,
-                    size_t size);
+/* Pulls from offset on what the token stands for, from the peer's process, which may help. */
+int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
+                    void *destination, size_t size);
+int shm_link_help(struct weft_link *link, struct weft_link_help *help);
 
 /* stopped.c: whether all threads of a process are stopped, or have ended. 0 where /proc does not say. */
 int shm_process_is_stopped(int pid);

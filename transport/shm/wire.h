@@ -47,6 +47,11 @@
 #define SHM_TOKEN_ADDRESS   0x61646431u
 #define SHM_TOKEN_PIPE      0x70697031u
 
+/* What its owner says of helping to read a token's memory (help.c): ADDRESS has it as its segment. */
+#define SHM_HELP_PERHAPS 0u
+#define SHM_HELP_NONE    1u
+#define SHM_HELP_TIMED   2u /* expose_timed() */
+
 struct shm_identity {
     uint64_t words[2]; /* context's instance number, random; also the socket's name */
 };

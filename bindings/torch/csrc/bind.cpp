@@ -113,6 +113,8 @@ static py::dict stats(c10d::Backend &backend)
     dict["bytes_mapped"] = stats.bytes_mapped;
     dict["bytes_piped"] = stats.bytes_piped;
     dict["bytes_pulled"] = stats.bytes_pulled;
+    dict["bytes_offered"] = stats.bytes_offered;
+    dict["bytes_helped"] = stats.bytes_helped;
     return dict;
 }
 
