@@ -174,7 +174,8 @@ static const struct weft_setting rows[] = {
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
     {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pipe,pull", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "How ranks of one host read ordinary memory of this one. auto measures what is faster,"
-     " per peer and size; pull is process_vm_readv(), and a pipe where the kernel forbids that."},
+     " per peer and size, and whether collectives stage it; pull is process_vm_readv(), and a pipe where the "
+     "kernel forbids that."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

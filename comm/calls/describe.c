@@ -96,9 +96,13 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
     status = send || recv ? weft_operands_check(comm, &operands) : weft_operands_check_shape(comm, &operands);
     if (status != WEFT_OK)
         return status;
-    const weft_description made = {
+    weft_description made = {
         .algorithm = comm->ranks == 1 ? "copy" : weft_algorithm_name(algorithm_of(comm, &operands)),
         .transport = weft_comm_transport_name(comm)};
+    weft_context_lock(comm->context);
+    weft_exec_staging_say(comm->exec, operands.collective, count * weft_dtype_size(dtype), made.why,
+                          sizeof made.why);
+    weft_context_unlock(comm->context);
     weft_struct_fill(&about, description, 0, &made);
     return WEFT_OK;
 }

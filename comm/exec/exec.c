@@ -2,12 +2,14 @@
 /* An executor, and its operations from their start to their end. How they run: window.c. */
 #include "comm/exec/internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 
 _Static_assert(offsetof(struct weft_exec_op, status) == 0, "who asks for the status finds it there");
 
@@ -71,6 +73,7 @@ void weft_exec_destroy(struct weft_exec *exec)
     weft_early_drop(exec, exec->early);
     weft_transfers_free(exec);
     free_op(exec->spare_ops);
+    free(exec->staging);
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         free(exec->scratch[i]);
     free_tables(exec);
@@ -82,9 +85,58 @@ struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
     return exec->peers[rank].link;
 }
 
+/* Of equal calls without a root alone: the others are not the same on all ranks, or one end of a link waits. */
+static void choose_staging(struct weft_exec_op *op)
+{
+    struct weft_exec *exec = op->exec;
+    const struct weft_call *call = &op->request.call;
+    enum weft_collective collective = (enum weft_collective)call->collective;
+    int is_timed;
+    op->is_staged = op->is_timed = op->has_staged = 0;
+    op->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
+    if (op->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
+        call->unequal || op->request.commands || !exec->options.may_stage ||
+        weft_collective_has_root(collective))
+        return;
+    if (!exec->staging && (exec->staging = malloc(sizeof *exec->staging)))
+        weft_staging_open(exec->staging);
+    if (!exec->staging)
+        return;
+    op->is_staged = weft_staging_next(exec->staging, collective, op->staging_bytes, &is_timed) != 0;
+    op->is_timed = is_timed != 0;
+    op->begun_ns = is_timed ? weft_clock_ns() : 0;
+}
+
+static void measure_staging(const struct weft_exec_op *op, int status)
+{
+    const struct weft_call *call = &op->request.call;
+    int says = status == WEFT_OK && op->has_staged == op->is_staged; /* not where nothing could be staged */
+    int64_t cost_ns = says ? weft_clock_ns() - op->begun_ns : 0;
+    if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, op->staging_bytes,
+                             op->is_staged, cost_ns))
+        weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call),
+                 op->staging_bytes, op->is_staged ? "staged" : "in place");
+}
+
+void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
+                           size_t capacity)
+{
+    static const char *const names[] = {"in place", "staged"};
+    uint64_t costs_ns[2];
+    size_t of_bytes;
+    if (bytes < WEFT_STAGING_BYTES_MIN || weft_collective_has_root(collective) || !exec->staging)
+        return;
+    int taken = weft_staging_costs(exec->staging, collective, bytes, costs_ns, &of_bytes);
+    if (costs_ns[0] && costs_ns[1])
+        snprintf(why, capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
+                 costs_ns[taken], names[taken], costs_ns[!taken], names[!taken], of_bytes);
+}
+
 static void op_end(struct weft_exec_op *op, int status)
 {
     uint32_t slot = op->sequence % WEFT_OPS_MAX;
+    if (op->is_timed)
+        measure_staging(op, status);
     op->status = status;
     op->exec->ops[slot] = NULL;
     op->exec->running &= ~(1ULL << slot);
@@ -167,6 +219,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         free_op(op);
         return status;
     }
+    choose_staging(op);
     op->status = WEFT_AGAIN;
     op->sequence = exec->next_sequence++;
     op->count = weft_call_count(&request->call);

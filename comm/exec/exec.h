@@ -118,6 +118,7 @@ struct weft_exec_options {
     struct weft_exec_collectives collectives;
     uint32_t window;
     uint32_t first_sequence; /* 0; tests start near the wrap */
+    int may_stage;           /* what could be read in place, where that is faster: staging.h */
     struct weft_exec_hooks hooks;
 };
 
@@ -278,6 +279,10 @@ void weft_exec_stop(struct weft_exec *exec, int status);
 void weft_exec_fail(struct weft_exec *exec, int status);
 
 const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec);
+/* Whether a call of so many bytes stages what could be read in place, and what was measured (staging.h), as snprintf() writes it. Nothing is written
+ * where nothing was. */
+void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
+                           size_t capacity);
 /* What it has allocated itself: tables, operations, scratch memory; early messages not counted. comm/exec/look.c */
 size_t weft_exec_bytes(const struct weft_exec *exec);
 

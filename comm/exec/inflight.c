@@ -87,6 +87,8 @@ static void send_release(struct weft_exec_op *op, struct weft_inflight *inflight
         return;
     weft_stage_put(op, peer->transport, inflight->stage_buffer, WEFT_STAGES * inflight->slice_bytes);
     inflight->stage_buffer = NULL;
+    op->exec->staged -= inflight->is_chosen;
+    inflight->is_chosen = 0;
 }
 
 /* What a RECV has kept, imported or received by puts. */

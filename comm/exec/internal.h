@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "comm/exec/devices.h"
 #include "comm/exec/exec.h"
+#include "comm/exec/staging.h"
 
 #define WEFT_RBUFS        4  /* slices of one RECV that have a receive buffer at a time */
 #define WEFT_STAGES       4  /* slices of one SEND that are staged at a time */
@@ -106,6 +107,7 @@ struct weft_inflight {
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
     uint8_t is_timed;         /* SEND: enum weft_timed; its way is measured, from offered_ns on */
+    uint8_t is_chosen;        /* SEND: it is staged because that is faster */
     uint8_t way;              /* SEND of a transfer: as in weft_exec_transfer */
     uint8_t is_unanswered;    /* RECV: the sender runs no transfer, and hears of its end alone */
     union {                   /* when the memory is shared */
@@ -199,14 +201,15 @@ struct weft_exec_op {
     uint64_t count;                 /* what its messages carry beside the digest */
     uint32_t peer_id;               /* transfers: the id at the other end */
     uint8_t exhausted, in_place;
-    uint8_t device;      /* runs on device memory: comm/exec/device/device.c */
-    uint8_t phase, vote; /* enum weft_phase; enum weft_vote */
-    uint8_t has_regions; /* some of `regions` */
-    uint8_t has_early;   /* messages have been kept for steps to come */
-    size_t scaled;       /* elements that the host has multiplied */
-    uint32_t head, tail; /* sequence numbers of steps: [head, tail) is the window */
-    uint64_t runnable;   /* steps that may move */
-    uint64_t blocked;    /* steps to retry on the next progress call */
+    uint8_t is_staged, is_timed, has_staged; /* staging.h; some of it */
+    uint8_t device;                          /* runs on device memory: comm/exec/device/device.c */
+    uint8_t phase, vote;                     /* enum weft_phase; enum weft_vote */
+    uint8_t has_regions;                     /* some of `regions` */
+    uint8_t has_early;                       /* messages have been kept for steps to come */
+    size_t scaled;                           /* elements that the host has multiplied */
+    uint32_t head, tail;                     /* sequence numbers of steps: [head, tail) is the window */
+    uint64_t runnable;                       /* steps that may move */
+    uint64_t blocked;                        /* steps to retry on the next progress call */
     uint64_t active;
     struct weft_layout layout;
     uint32_t peer_count, peer_capacity;
@@ -219,6 +222,8 @@ struct weft_exec_op {
     struct weft_extent shadowed[2];
     struct weft_ballot *ballot; /* of an operation on a device; kept when the struct is used again */
     struct weft_exec_look look;
+    int64_t begun_ns;              /* where it is timed */
+    size_t staging_bytes;          /* of the call */
     size_t work_bytes;             /* computed since the last return to the progress loop */
     struct weft_op_window *window; /* NULL: a transfer, which has one step and no plan */
     struct weft_inflight *in_flight;
@@ -308,6 +313,8 @@ struct weft_exec {
     struct weft_transfer_table transfers;
     struct weft_device_collectives *collectives; /* NULL: not needed so far */
     struct weft_exec_stats stats;
+    struct weft_staging *staging;            /* NULL: not needed so far */
+    uint32_t staged;                         /* SENDs that are staged as that is faster */
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];
     int64_t stop_ns;   /* when it failed: until when work of devices that is still queued is waited for; */

@@ -50,6 +50,7 @@ size_t weft_exec_bytes(const struct weft_exec *exec)
         bytes += exec->scratch[i] ? exec->scratch_bytes[i] : 0;
     for (uint32_t r = 0; r < exec->options.ranks; r++)
         bytes += exec->peers[r].ways ? sizeof *exec->peers[r].ways : 0;
+    bytes += exec->staging ? sizeof *exec->staging : 0;
     if (exec->collectives)
         bytes += exec->options.devices->bytes(exec);
     return bytes + transfers->capacity * sizeof *transfers->slots +

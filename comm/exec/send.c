@@ -25,6 +25,7 @@
 #include "comm/exec/internal.h"
 #include "comm/exec/ways.h"
 
+#define STAGED_MAX  8   /* SENDs that are staged at a time because that is faster */
 #define REFUSED_FOR 256 /* messages that are staged after a refusal, until the next try */
 
 static void set_done(struct weft_exec_op *op, struct weft_inflight *inflight, size_t done)
@@ -110,14 +111,35 @@ static void measure(struct weft_exec_op *op, const struct weft_inflight *infligh
         weft_exec_way_changed(inflight->rank, inflight->length, way);
 }
 
-/* Offers the memory itself. */
-static int offer_memory(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
-                        int is_final)
+/* Whether the operation stages what could be read where it is (staging.h), and there is memory for it. */
+static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
+                     const struct weft_exec_peer *peer, uint32_t flags)
+{
+    struct weft_exec *exec = op->exec;
+    if (!op->is_staged || !(flags & WEFT_LINK_PEER_MAPS) || exec->staged >= STAGED_MAX)
+        return 0;
+    inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
+    inflight->is_chosen = inflight->stage_buffer != NULL;
+    exec->staged += inflight->is_chosen;
+    op->has_staged |= inflight->is_chosen;
+    weft_error_clear(); /* nothing has failed: it is read in place */
+    return inflight->is_chosen;
+}
+
+/* Offers the memory itself. WEFT_UNSUPPORTED: it is to be staged. */
+static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
+                        uint32_t flags, int is_final)
 {
     if (inflight->is_timed)
         inflight->offered_ns = weft_clock_ns();
     int status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
                                       inflight->slice_bytes, &inflight->token, &inflight->pipe_index);
+    /* Memory of weft_mem_alloc() is neither. */
+    if ((status == WEFT_OK || status == WEFT_AGAIN) && is_staged(op, inflight, peer, flags)) {
+        if (status == WEFT_OK)
+            peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
+        return WEFT_UNSUPPORTED;
+    }
     if (status == WEFT_OK && !is_pulled(inflight, peer, flags, is_final)) {
         inflight->have_token = inflight->piped = 1;
         inflight->piped_bytes = 0;
@@ -141,10 +163,11 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
     int status = peer->ops->link_flags(peer->link, &flags);
     if (status != WEFT_OK)
         return status;
-    int is_meant = peer->stage_only || op->device;
-    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(inflight, peer, flags, is_final);
+    int is_meant = peer->stage_only || op->device || inflight->is_chosen;
+    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags, is_final);
     if (status != WEFT_UNSUPPORTED)
         return status;
+    is_meant |= inflight->is_chosen;
     if (!is_meant)
         snprintf(why, sizeof why, "%s", weft_error_detail());
     if (!(flags & (op->device ? WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS : WEFT_LINK_PEER_MAPS)))

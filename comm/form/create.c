@@ -76,6 +76,7 @@ static int construct(struct weft_comm *comm)
         .ranks = (uint32_t)comm->ranks,
         .devices = &weft_exec_devices,
         .window = (uint32_t)context->settings.window,
+        .may_stage = context->settings.direct && !context->settings.way_shm,
         .collectives = weft_comm_device_collectives(comm),
         .hooks = {.arg = context,
                   .comm = comm,

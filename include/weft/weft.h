@@ -516,7 +516,7 @@ typedef struct weft_comm_stats {
     uint64_t operations;    /* collectives completed */
     uint64_t bytes_eager;   /* payload sent inside messages (small) */
     uint64_t bytes_direct;  /* payload moved without a copy of weft's own */
-    uint64_t bytes_staged;  /* payload that had to pass through weft's staging memory */
+    uint64_t bytes_staged;  /* payload that passed through weft's staging memory */
     uint64_t messages;      /* messages sent, control included */
     uint64_t fast_path;     /* collectives that took the shared cache-line path */
     uint64_t connections;   /* peers whose links are up; communicators of a context share them */
@@ -563,7 +563,7 @@ typedef struct weft_description {
     size_t size;
     const char *algorithm; /* "ring"; of a message the way it goes, "pulled"; static */
     const char *transport; /* "shm"; static */
-    char why[160];         /* of a message, why that way: a line. Of collectives "". It stays so long */
+    char why[160];         /* a line: of a message, why that way; of a collective, what was measured, or "" */
 } weft_description;
 #define WEFT_DESCRIPTION_INIT                                                                                \
     {                                                                                                        \

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, and the bits are right whatever each does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/support/job.h"
+#include "tests/support/ranks.h"
+
+#define COUNT 65536 /* int32, 256 KB of each rank */
+#define CALLS 52
+#define MAX   4
+
+enum memory { ORDINARY, MAPPED };
+
+struct scene {
+    const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
+    const char *collective;
+    enum memory memory;
+    int stages; /* expected */
+};
+
+/* By number, and not by what was measured: the trials' calls in place, and staged. */
+static int is_in_place(int number)
+{
+    return number < 11 || (number >= 46 && number < 49);
+}
+
+static int is_staged(int number)
+{
+    return (number >= 11 && number < 14) || number >= 49;
+}
+
+static int run_call(const struct job *job, const struct scene *scene, int32_t *send, int32_t *recv, int rank,
+                    int ranks, int number)
+{
+    for (int i = 0; i < COUNT * ranks; i++)
+        send[i] = i % 1021 + 7 * rank + number;
+    memset(recv, 0xff, sizeof *recv * COUNT * (size_t)ranks);
+    if (strcmp(scene->collective, "allreduce") == 0) {
+        CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM, NULL));
+        for (int i = 0; i < COUNT; i++)
+            CHECK(recv[i] == ranks * (i % 1021 + number) + 7 * ranks * (ranks - 1) / 2);
+    } else if (strcmp(scene->collective, "broadcast") == 0) {
+        CHECK_OK(weft_broadcast(job->comm, send, recv, COUNT, WEFT_INT32, 0, NULL));
+        for (int i = 0; i < COUNT; i++)
+            CHECK(recv[i] == i % 1021 + number);
+    } else {
+        CHECK_OK(weft_alltoall(job->comm, send, recv, COUNT, WEFT_INT32, NULL));
+        for (int i = 0; i < COUNT * ranks; i++)
+            CHECK(recv[i] == (rank * COUNT + i % COUNT) % 1021 + 7 * (i / COUNT) + number);
+    }
+    return 0;
+}
+
+static int body(int rank, int ranks, void *arg)
+{
+    const struct scene *scene = arg;
+    struct job job;
+    void *send, *recv;
+    size_t bytes = sizeof(int32_t) * COUNT * (size_t)ranks;
+    uint64_t staged = 0;
+    int stages = scene->stages && (scene->way || rank);
+    setenv("WEFT_WAY_SHM", scene->way ? scene->way : rank ? "auto" : "pull", 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    if (scene->memory == MAPPED) {
+        CHECK_OK(weft_mem_alloc(job.context, bytes, &send));
+        CHECK_OK(weft_mem_alloc(job.context, bytes, &recv));
+    } else {
+        CHECK((send = malloc(bytes)) && (recv = malloc(bytes)));
+    }
+    for (int number = 0; number < CALLS; number++) {
+        weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+        CHECK(run_call(&job, scene, send, recv, rank, ranks, number) == 0);
+        CHECK_OK(weft_comm_get_stats(job.comm, &stats));
+        if (!stages || is_in_place(number))
+            CHECK(stats.bytes_staged == staged);
+        else if (is_staged(number))
+            CHECK(stats.bytes_staged - staged >= sizeof(int32_t) * COUNT / 2);
+        staged = stats.bytes_staged;
+    }
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(weft_comm_describe(job.comm, scene->collective, NULL, NULL, COUNT, WEFT_INT32, WEFT_SUM, 0,
+                                &description));
+    CHECK(stages ? (strstr(description.why, "measured: ") && strstr(description.why, " ns staged") &&
+                    strstr(description.why, "for 262144 bytes"))
+                 : !*description.why);
+    if (scene->memory == MAPPED) {
+        CHECK_OK(weft_mem_free(job.context, send));
+        CHECK_OK(weft_mem_free(job.context, recv));
+    } else {
+        free(send);
+        free(recv);
+    }
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void run(const struct scene *scene, int ranks)
+{
+    struct scene copy = *scene;
+    if (test_ranks_fork(ranks, body, &copy) != 0)
+        fail_msg("%s, %d ranks, WEFT_WAY_SHM=%s", scene->collective, ranks,
+                 scene->way ? scene->way : "mixed");
+}
+
+static void test_by_number(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= MAX; ranks++) {
+        run(&(struct scene){"auto", "allreduce", ORDINARY, 1}, ranks);
+        run(&(struct scene){"auto", "alltoall", ORDINARY, 1}, ranks);
+    }
+}
+
+/* A root's memory, memory of weft_mem_alloc(), and where a way is fixed. */
+static void test_never(void **state)
+{
+    (void)state;
+    run(&(struct scene){"auto", "broadcast", ORDINARY, 0}, 3);
+    run(&(struct scene){"auto", "allreduce", MAPPED, 0}, 2);
+    run(&(struct scene){"pull", "allreduce", ORDINARY, 0}, 2);
+    run(&(struct scene){"pipe", "alltoall", ORDINARY, 0}, 2);
+}
+
+/* Ranks that do not do the same. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    run(&(struct scene){NULL, "allreduce", ORDINARY, 1}, 3);
+    run(&(struct scene){NULL, "alltoall", ORDINARY, 1}, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_number), cmocka_unit_test(test_never),
+                                       cmocka_unit_test(test_mixed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
