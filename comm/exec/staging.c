@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/exec/staging.h"
 
-#define FIRST     8   /* the number of the first trial's first call */
+#define FIRST     24 /* the number of the first trial's first call: pipe or pull has been tried before (ways.c) */
 #define TRIAL     3   /* calls of each way: the first of them may find cold caches */
 #define PAUSE_MIN 32  /* calls between trials, */
 #define PAUSE_MAX 512 /* each time twice as many */

@@ -13,7 +13,7 @@
 #include "tests/support/ranks.h"
 
 #define COUNT 65536 /* int32, 256 KB of each rank */
-#define CALLS 52
+#define CALLS 68
 #define MAX   4
 
 enum memory { ORDINARY, MAPPED };
@@ -28,12 +28,12 @@ struct scene {
 /* By number, and not by what was measured: the trials' calls in place, and staged. */
 static int is_in_place(int number)
 {
-    return number < 11 || (number >= 46 && number < 49);
+    return number < 27 || (number >= 62 && number < 65);
 }
 
 static int is_staged(int number)
 {
-    return (number >= 11 && number < 14) || number >= 49;
+    return (number >= 27 && number < 30) || number >= 65;
 }
 
 static int run_call(const struct job *job, const struct scene *scene, int32_t *send, int32_t *recv, int rank,

@@ -28,7 +28,7 @@ static int call(struct weft_staging *staging, size_t bytes, const int64_t costs_
     return way;
 }
 
-/* Whatever is seen, ranks try both ways in the same calls: three of each, from the eighth on, and then more and more rarely. */
+/* Whatever is seen, ranks try both ways in the same calls: three of each, from the 24th on, and then more and more rarely. */
 static void test_trials_go_by_number(void **state)
 {
     (void)state;
@@ -43,14 +43,14 @@ static void test_trials_go_by_number(void **state)
             ways[r] = call(&ranks[r], KIB(256), costs_ns[r], &timed[r], &changed[r]);
         assert_true(timed[0] == timed[1] && timed[1] == timed[2]);
         assert_true(!timed[0] || (ways[0] == ways[1] && ways[1] == ways[2]));
-        assert_true(timed[0] || (ways[0] == 0 && ways[1] == (i > 13) && ways[2] == 0));
+        assert_true(timed[0] || (ways[0] == 0 && ways[1] == (i > 29) && ways[2] == 0));
         trials += timed[0];
         first = timed[0] && first < 0 ? i : first;
         last = timed[0] ? i : last;
     }
     assert_int_equal(changed[0] + changed[2], 0);
     assert_int_equal(changed[1], 1);
-    assert_int_equal(first, 8);
+    assert_int_equal(first, 24);
     assert_int_equal(trials % 6, 0);
     assert_in_range(trials, 6 * 15, 6 * 30);
     assert_in_range(last, 10000 - 600, 10000);
@@ -105,7 +105,7 @@ static void test_sizes(void **state)
     size_t of_bytes;
     int is_timed, way;
     weft_staging_open(&staging);
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 30; i++) {
         way = weft_staging_next(&staging, WEFT_ALLREDUCE, KIB(96), &is_timed);
         if (is_timed)
             weft_staging_observe(&staging, WEFT_ALLREDUCE, KIB(96), way, way ? 3000 : 6000);
