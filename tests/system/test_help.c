@@ -242,13 +242,13 @@ static int count_lines(const char *path, const char *words)
 static void test_asked(void **state)
 {
     static const struct asked all[] = {
-        {{"auto", "auto"}, WRITES, MESSAGES, "helped", "written 1572864 of 1572864 bytes"},
-        {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "not helped 24 times; every 16th read"},
+        {{"auto", "auto"}, WRITES, MESSAGES, "helped", "written 1572864 of 1572864 bytes", 0},
+        {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "not helped 24 times; every 16th read", 0},
         {{"auto", "auto"}, FORBIDS, 1, "alone", "the rank does not help", 1},
         {{"always", "always"}, IS_MISSING, 1, "alone", "the rank does not help", 1},
-        {{"auto", "always"}, REFUSES, MESSAGES, "helped", "WEFT_HELP_SHM"},
-        {{"always", "never"}, WRITES, 0, "alone", "WEFT_HELP_SHM says so"},
-        {{"never", "always"}, WRITES, 0, "alone", "the rank does not help"},
+        {{"auto", "always"}, REFUSES, MESSAGES, "helped", "WEFT_HELP_SHM", 0},
+        {{"always", "never"}, WRITES, 0, "alone", "WEFT_HELP_SHM says so", 0},
+        {{"never", "always"}, WRITES, 0, "alone", "the rank does not help", 0},
     };
     char folder[] = "/tmp/weft-help-XXXXXX", path[64];
     (void)state;
