@@ -89,12 +89,13 @@ struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
 static void choose_staging(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
+    struct weft_op_window *window = op->window;
     const struct weft_call *call = &op->request.call;
     enum weft_collective collective = (enum weft_collective)call->collective;
     int is_timed;
-    op->is_staged = op->is_timed = op->has_staged = 0;
-    op->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
-    if (op->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
+    window->is_staged = window->is_timed = window->has_staged = 0;
+    window->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
+    if (window->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
         call->unequal || op->request.commands || !exec->options.may_stage ||
         weft_collective_has_root(collective))
         return;
@@ -102,20 +103,22 @@ static void choose_staging(struct weft_exec_op *op)
         weft_staging_open(exec->staging);
     if (!exec->staging)
         return;
-    op->is_staged = weft_staging_next(exec->staging, collective, op->staging_bytes, &is_timed) != 0;
-    op->is_timed = is_timed != 0;
-    op->begun_ns = is_timed ? weft_clock_ns() : 0;
+    window->is_staged = weft_staging_next(exec->staging, collective, window->staging_bytes, &is_timed) != 0;
+    window->is_timed = is_timed != 0;
+    window->begun_ns = is_timed ? weft_clock_ns() : 0;
 }
 
 static void measure_staging(const struct weft_exec_op *op, int status)
 {
+    const struct weft_op_window *window = op->window;
     const struct weft_call *call = &op->request.call;
-    int says = status == WEFT_OK && op->has_staged == op->is_staged; /* not where nothing could be staged */
-    int64_t cost_ns = says ? weft_clock_ns() - op->begun_ns : 0;
-    if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, op->staging_bytes,
-                             op->is_staged, cost_ns))
+    int says =
+        status == WEFT_OK && window->has_staged == window->is_staged; /* not where nothing could be staged */
+    int64_t cost_ns = says ? weft_clock_ns() - window->begun_ns : 0;
+    if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, window->staging_bytes,
+                             window->is_staged, cost_ns))
         weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call),
-                 op->staging_bytes, op->is_staged ? "staged" : "in place");
+                 window->staging_bytes, window->is_staged ? "staged" : "in place");
 }
 
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
@@ -135,7 +138,7 @@ void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collecti
 static void op_end(struct weft_exec_op *op, int status)
 {
     uint32_t slot = op->sequence % WEFT_OPS_MAX;
-    if (op->is_timed)
+    if (op->window->is_timed)
         measure_staging(op, status);
     op->status = status;
     op->exec->ops[slot] = NULL;

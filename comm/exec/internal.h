@@ -188,6 +188,9 @@ struct weft_op_window {
     uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
     uint64_t cell_users[WEFT_CELLS_MAX]; /* which steps touch a cell */
     uint8_t slot_writer[WEFT_SLOTS_MAX];
+    uint8_t is_staged, is_timed, has_staged; /* staging.h; some of it */
+    int64_t begun_ns;                        /* where it is timed */
+    size_t staging_bytes;                    /* of the call */
     struct weft_inflight in_flight[WEFT_WINDOW_MAX];
 };
 
@@ -201,15 +204,14 @@ struct weft_exec_op {
     uint64_t count;                 /* what its messages carry beside the digest */
     uint32_t peer_id;               /* transfers: the id at the other end */
     uint8_t exhausted, in_place;
-    uint8_t is_staged, is_timed, has_staged; /* staging.h; some of it */
-    uint8_t device;                          /* runs on device memory: comm/exec/device/device.c */
-    uint8_t phase, vote;                     /* enum weft_phase; enum weft_vote */
-    uint8_t has_regions;                     /* some of `regions` */
-    uint8_t has_early;                       /* messages have been kept for steps to come */
-    size_t scaled;                           /* elements that the host has multiplied */
-    uint32_t head, tail;                     /* sequence numbers of steps: [head, tail) is the window */
-    uint64_t runnable;                       /* steps that may move */
-    uint64_t blocked;                        /* steps to retry on the next progress call */
+    uint8_t device;      /* runs on device memory: comm/exec/device/device.c */
+    uint8_t phase, vote; /* enum weft_phase; enum weft_vote */
+    uint8_t has_regions; /* some of `regions` */
+    uint8_t has_early;   /* messages have been kept for steps to come */
+    size_t scaled;       /* elements that the host has multiplied */
+    uint32_t head, tail; /* sequence numbers of steps: [head, tail) is the window */
+    uint64_t runnable;   /* steps that may move */
+    uint64_t blocked;    /* steps to retry on the next progress call */
     uint64_t active;
     struct weft_layout layout;
     uint32_t peer_count, peer_capacity;
@@ -222,8 +224,6 @@ struct weft_exec_op {
     struct weft_extent shadowed[2];
     struct weft_ballot *ballot; /* of an operation on a device; kept when the struct is used again */
     struct weft_exec_look look;
-    int64_t begun_ns;              /* where it is timed */
-    size_t staging_bytes;          /* of the call */
     size_t work_bytes;             /* computed since the last return to the progress loop */
     struct weft_op_window *window; /* NULL: a transfer, which has one step and no plan */
     struct weft_inflight *in_flight;

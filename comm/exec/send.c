@@ -116,12 +116,12 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
 {
     struct weft_exec *exec = op->exec;
-    if (!op->is_staged || !(flags & WEFT_LINK_PEER_MAPS) || exec->staged >= STAGED_MAX)
+    if (!op->window || !op->window->is_staged || !(flags & WEFT_LINK_PEER_MAPS) || exec->staged >= STAGED_MAX)
         return 0;
     inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
     inflight->is_chosen = inflight->stage_buffer != NULL;
     exec->staged += inflight->is_chosen;
-    op->has_staged |= inflight->is_chosen;
+    op->window->has_staged |= inflight->is_chosen;
     weft_error_clear(); /* nothing has failed: it is read in place */
     return inflight->is_chosen;
 }

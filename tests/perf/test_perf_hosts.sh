@@ -46,7 +46,7 @@ staging() {
 }
 if unshare --pid --fork true 2>/dev/null; then
     within() { at=(unshare --pid --fork); }
-    ranks 2 allreduce -b 1M -e 1M -n 5
+    ranks 2 allreduce -b 1M -e 1M -n 3 -w 1 # fewer calls than those after which staging is tried because it may be faster
     staging no "ranks that cannot read each other's memory go through pipes, and no warning speaks of staging"
     ranks 2 allreduce -b 1M -e 1M -n 5 --memory weft
     staging no "memory of weft_mem_alloc() is not staged, and no warning speaks of it"
