@@ -7,6 +7,7 @@
 #include "base/struct.h"
 #include "comm/calls/collective.h"
 #include "comm/exec/fastpath.h"
+#include "comm/regions/device_memory.h"
 #include "comm/calls/op.h"
 
 const char *weft_comm_transport_name(const struct weft_comm *comm)
@@ -100,8 +101,10 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
         .algorithm = comm->ranks == 1 ? "copy" : weft_algorithm_name(algorithm_of(comm, &operands)),
         .transport = weft_comm_transport_name(comm)};
     weft_context_lock(comm->context);
-    weft_exec_staging_say(comm->exec, operands.collective, count * weft_dtype_size(dtype), made.why,
-                          sizeof made.why);
+    if (!(send && weft_where_is_device(comm->context, send)) &&
+        !(recv && weft_where_is_device(comm->context, recv)))
+        weft_exec_staging_say(comm->exec, operands.collective, count * weft_dtype_size(dtype), made.why,
+                              sizeof made.why);
     weft_context_unlock(comm->context);
     weft_struct_fill(&about, description, 0, &made);
     return WEFT_OK;

@@ -85,7 +85,8 @@ struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
     return exec->peers[rank].link;
 }
 
-/* Of equal calls without a root alone: the others are not the same on all ranks, or one end of a link waits. */
+/* Every call that could stage on any rank counts on all. One that started leaves its thread free, and so has nobody to refill the staging memory: what is
+ * pulled needs its sender no more. */
 static void choose_staging(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
@@ -93,11 +94,10 @@ static void choose_staging(struct weft_exec_op *op)
     const struct weft_call *call = &op->request.call;
     enum weft_collective collective = (enum weft_collective)call->collective;
     int is_timed;
-    window->is_staged = window->is_timed = window->has_staged = 0;
+    window->is_staged = window->is_timed = window->has_staged = window->lacks_staging = 0;
     window->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
     if (window->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
-        call->unequal || op->request.commands || !exec->options.may_stage ||
-        weft_collective_has_root(collective))
+        call->unequal || !exec->options.may_stage || weft_collective_has_root(collective))
         return;
     if (!exec->staging && (exec->staging = malloc(sizeof *exec->staging)))
         weft_staging_open(exec->staging);
@@ -106,14 +106,15 @@ static void choose_staging(struct weft_exec_op *op)
     window->is_staged = weft_staging_next(exec->staging, collective, window->staging_bytes, &is_timed) != 0;
     window->is_timed = is_timed != 0;
     window->begun_ns = is_timed ? weft_clock_ns() : 0;
+    window->lacks_staging = call->started || op->request.commands;
+    window->is_staged &= !window->lacks_staging;
 }
 
 static void measure_staging(const struct weft_exec_op *op, int status)
 {
     const struct weft_op_window *window = op->window;
     const struct weft_call *call = &op->request.call;
-    int says =
-        status == WEFT_OK && window->has_staged == window->is_staged; /* not where nothing could be staged */
+    int says = status == WEFT_OK && !window->lacks_staging && window->has_staged == window->is_staged;
     int64_t cost_ns = says ? weft_clock_ns() - window->begun_ns : 0;
     if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, window->staging_bytes,
                              window->is_staged, cost_ns))

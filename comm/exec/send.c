@@ -7,7 +7,8 @@
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
  *          Memory that the peer cannot map goes through a pipe, by page references, where one is free, or is pulled: what
  *          is faster (ways.h). Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of
- *          WEFT_STAGES slices in memory that it can map (staged; counted as such).
+ *          WEFT_STAGES slices in memory that it can map (staged; counted as such). So they do where a collective has been
+ *          measured to be faster that way (staging.h).
  *   put    tokens of receive buffers from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
  *          the transport cannot register is copied into a ring of WEFT_STAGES slices first (counted as staged).
  *
@@ -116,13 +117,15 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
 {
     struct weft_exec *exec = op->exec;
-    if (!op->window || !op->window->is_staged || !(flags & WEFT_LINK_PEER_MAPS) || exec->staged >= STAGED_MAX)
+    if (!op->window || !op->window->is_staged || !(flags & WEFT_LINK_PEER_MAPS))
         return 0;
-    inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
+    if (exec->staged < STAGED_MAX)
+        inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
     inflight->is_chosen = inflight->stage_buffer != NULL;
     exec->staged += inflight->is_chosen;
     op->window->has_staged |= inflight->is_chosen;
-    weft_error_clear(); /* nothing has failed: it is read in place */
+    op->window->lacks_staging |= !inflight->is_chosen; /* then nothing is learnt from the call */
+    weft_error_clear();                                /* nothing has failed: it is read in place */
     return inflight->is_chosen;
 }
 

@@ -2,9 +2,9 @@
 #include "comm/exec/staging.h"
 
 #define FIRST     24 /* the number of the first trial's first call: pipe or pull has been tried before (ways.c) */
-#define TRIAL     3   /* calls of each way: the first of them may find cold caches */
-#define PAUSE_MIN 32  /* calls between trials, */
-#define PAUSE_MAX 512 /* each time twice as many */
+#define TRIAL     3    /* calls of each way: the first of them may find cold caches */
+#define PAUSE_MIN 32   /* calls between trials, */
+#define PAUSE_MAX 2048 /* each time twice as many */
 #define COST_MAX  2000000000
 
 void weft_staging_open(struct weft_staging *staging)

@@ -7,8 +7,9 @@
  *
  * So trials go by number. All ranks make the same calls, so the n-th call of a size is the n-th everywhere. A trial is a few calls in place and then a
  * few staged, at numbers that are the same on every rank, whatever has been seen. Each rank compares its own times, of which the least counts: a call
- * takes longer when others are late. It takes the other way from then on if that was clearly the faster one. Ranks that come to different ends do
- * no harm: what is sent says how it goes.
+ * takes longer when others are late. It takes the other way from then on if that was clearly the faster one. Nothing is agreed, as
+ * what is sent says how it goes. So where the ways are about as fast, ranks may come to different ends, which is slower than either and lasts until a trial
+ * brings them together.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */

@@ -5,8 +5,7 @@
  * with nothing left behind and nobody waiting for ever.
  *
  * A scene is one way through the library (scenes[]). For each scene and each rank that may be faulty, the k-th call
- * with a w-th way to fail does so, k = 1, 2, 3, ... until a run passes without reaching its fault. `make check`
- * draws runs by a seed (the same one, with WEFT_LONG another each time; printed, WEFT_SEED sets it) for about WEFT_FAULT_SECONDS (DRAWN_S); WEFT_LONG=1 runs all,
+ * with a w-th way to fail does so, k = 1, 2, 3, ... until a run passes without reaching its fault. `make check` draws runs by a seed (the same one, with WEFT_LONG another each time; printed, WEFT_SEED sets it) for about WEFT_FAULT_SECONDS (DRAWN_S); WEFT_LONG=1 runs all,
  * each also with calls that keep failing. Several pairs of ranks run side by side, since most runs only wait for
  * a deadline. WEFT_FAULT_SCENE chooses one scene by its name.
  *

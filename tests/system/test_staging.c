@@ -22,7 +22,8 @@ struct scene {
     const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
     const char *collective;
     enum memory memory;
-    int stages; /* expected */
+    int stages;  /* expected */
+    int started; /* of each rank's first calls: rank 0 starts those, and waits for them. -1: all start all */
 };
 
 /* By number, and not by what was measured: the trials' calls in place, and staged. */
@@ -43,7 +44,12 @@ static int run_call(const struct job *job, const struct scene *scene, int32_t *s
         send[i] = i % 1021 + 7 * rank + number;
     memset(recv, 0xff, sizeof *recv * COUNT * (size_t)ranks);
     if (strcmp(scene->collective, "allreduce") == 0) {
-        CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM, NULL));
+        weft_work *work = NULL;
+        int starts = scene->started < 0 || (number < scene->started && !rank);
+        CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM,
+                                starts ? WEFT_START(&work) : NULL));
+        CHECK(!starts || weft_work_wait(work, -1) == WEFT_OK);
+        CHECK(!starts || weft_work_free(work) == WEFT_OK);
         for (int i = 0; i < COUNT; i++)
             CHECK(recv[i] == ranks * (i % 1021 + number) + 7 * ranks * (ranks - 1) / 2);
     } else if (strcmp(scene->collective, "broadcast") == 0) {
@@ -113,32 +119,41 @@ static void test_by_number(void **state)
 {
     (void)state;
     for (int ranks = 2; ranks <= MAX; ranks++) {
-        run(&(struct scene){"auto", "allreduce", ORDINARY, 1}, ranks);
-        run(&(struct scene){"auto", "alltoall", ORDINARY, 1}, ranks);
+        run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 0}, ranks);
+        run(&(struct scene){"auto", "alltoall", ORDINARY, 1, 0}, ranks);
     }
 }
 
-/* A root's memory, memory of weft_mem_alloc(), and where a way is fixed. */
+/* Calls that stage nothing count as well. */
+static void test_counts_all(void **state)
+{
+    (void)state;
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 20}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 20}, 3);
+}
+
+/* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and calls that do not block. */
 static void test_never(void **state)
 {
     (void)state;
-    run(&(struct scene){"auto", "broadcast", ORDINARY, 0}, 3);
-    run(&(struct scene){"auto", "allreduce", MAPPED, 0}, 2);
-    run(&(struct scene){"pull", "allreduce", ORDINARY, 0}, 2);
-    run(&(struct scene){"pipe", "alltoall", ORDINARY, 0}, 2);
+    run(&(struct scene){"auto", "broadcast", ORDINARY, 0, 0}, 3);
+    run(&(struct scene){"auto", "allreduce", MAPPED, 0, 0}, 2);
+    run(&(struct scene){"pull", "allreduce", ORDINARY, 0, 0}, 2);
+    run(&(struct scene){"pipe", "alltoall", ORDINARY, 0, 0}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 0, -1}, 2);
 }
 
 /* Ranks that do not do the same. */
 static void test_mixed(void **state)
 {
     (void)state;
-    run(&(struct scene){NULL, "allreduce", ORDINARY, 1}, 3);
-    run(&(struct scene){NULL, "alltoall", ORDINARY, 1}, 2);
+    run(&(struct scene){NULL, "allreduce", ORDINARY, 1, 0}, 3);
+    run(&(struct scene){NULL, "alltoall", ORDINARY, 1, 0}, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_number), cmocka_unit_test(test_never),
-                                       cmocka_unit_test(test_mixed)};
+                                       cmocka_unit_test(test_counts_all), cmocka_unit_test(test_mixed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
