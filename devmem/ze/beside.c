@@ -114,7 +114,7 @@ static void find_out(struct weft_device *device, int ordinal, struct weft_ze_lau
     int is_said = passes == NOT_TRIED && strcmp(text, launcher->passes_text) == 0;
     if (passes != PASSES && !is_again && !is_said)
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);
-    if (passes != BUSY || !is_again || !*launcher->passes_text)
+    if (!is_again || !*launcher->passes_text)
         memcpy(launcher->passes_text, text, sizeof launcher->passes_text);
     if (passes != NOT_TRIED && !is_again)
         launcher->passes = passes == PASSES ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;

@@ -572,7 +572,7 @@ typedef struct weft_description {
 
 /* Which algorithm and transport a collective, by its name ("allreduce", "reduce_scatter"), would use with these arguments, when the
  * other ranks pass memory of the same kind. op and root count for those that have one; send and recv NULL: ordinary memory, not
- * in place. "send": how a message to rank `root` goes now; what is measured may differ a moment later. "recv": whether that rank helps with what is pulled from it. Moves nothing. */
+ * in place. "send": how a message to rank `root` goes now; "recv": whether that rank helps with what is pulled. Moves nothing. */
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description);
 

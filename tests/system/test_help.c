@@ -20,6 +20,7 @@
 
 #include "tests/support/conform.h"
 #include "tests/support/job.h"
+#include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
 #include "tests/support/watcher.h"
 #include "transport/shm/shm_private.h"
@@ -33,15 +34,6 @@ static struct shared {
     _Atomic int how, helper, begun, ended;
     _Atomic size_t written;
 } * shared;
-
-ssize_t __real_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __wrap_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __real_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
-ssize_t __wrap_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
 
 static int wanted;   /* how often the helper is to have begun before this rank reads a half */
 static size_t whole; /* what is less than this is one */

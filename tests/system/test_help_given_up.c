@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "tests/support/job.h"
+#include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
 
 #define BYTES   (128u << 10) /* one piece */
@@ -43,14 +44,6 @@ static struct shared {
 static const struct scene *scene; /* while it receives */
 static _Atomic int64_t skipped_ns;
 
-ssize_t __real_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __wrap_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __real_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
-ssize_t __wrap_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
 ssize_t __real_weft_file_read(const char *path, void *bytes, size_t capacity);
 ssize_t __wrap_weft_file_read(const char *path, void *bytes, size_t capacity);
 int __real_nanosleep(const struct timespec *time, struct timespec *left);

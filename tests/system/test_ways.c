@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "tests/support/job.h"
+#include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
@@ -28,14 +29,6 @@ static struct {
     atomic_int helps_not; /* the owner of what is pulled */
 } * seen;
 
-ssize_t __real_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __wrap_process_vm_readv(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                unsigned long, unsigned long);
-ssize_t __real_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
-ssize_t __wrap_process_vm_writev(pid_t, const struct iovec *, unsigned long, const struct iovec *,
-                                 unsigned long, unsigned long);
 ssize_t __real_vmsplice(int, const struct iovec *, size_t, unsigned);
 ssize_t __wrap_vmsplice(int, const struct iovec *, size_t, unsigned);
 
