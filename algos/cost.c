@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The closed forms. With latency a, x per byte received and reduced, y per byte received, h between messages, m bytes, n
- * ranks, q = m/n, d = floor(log2 n), w = 2^d, D = ceil(log2 n) (each generator's file derives its own):
+ * ranks, q = m/n, d = floor(log2 n), w = 2^d, D = ceil(log2 n) (each generator's file derives its own). The latency is that of a message
+ * of its size, so a(q) for the messages of a ring; where rounds double what they carry, each has its own:
  *
  * allreduce
  *     ring   2 (n-1) a  +  (n-1)/n m (x + y)
@@ -54,8 +55,8 @@
 
 /* Measured orders of magnitude on current servers; the thresholds WEFT_RD_BYTES and WEFT_RAB_BYTES are there
  * for machines that differ. */
-static const struct weft_link_cost shm = {"shm", 400, 0.08, 0.12, 1 << 17, 1, 100};
-static const struct weft_link_cost network = {"network", 10000, 0.4, 0.1, 1 << 19, 0, 1000};
+static const struct weft_link_cost shm = {"shm", 400, 2400, 4096, 0.1, 0.11, 1 << 17, 1, 100};
+static const struct weft_link_cost network = {"network", 10000, 0, 0, 0.4, 0.1, 1 << 19, 0, 1000};
 
 /* A message to a rank that does not run costs a wake-up and its turn on a processor. */
 #define TURN_NS 20000.0
@@ -70,9 +71,9 @@ struct weft_link_cost weft_link_cost_of(int one_host, int oversubscribed)
 
 static double tree_ns(uint32_t ranks, uint64_t bytes, double d, const struct weft_link_cost *link)
 {
-    double a = link->latency_ns, b = link->byte_ns, g = link->reduce_byte_ns;
+    double b = link->byte_ns, g = link->reduce_byte_ns;
     double m = (double)bytes, slice = (double)link->slice_bytes;
-    double q = m / 2 < slice ? m / 2 : slice;
+    double q = m / 2 < slice ? m / 2 : slice, a = weft_message_ns(link, q);
     double k = ranks == 2 ? 1 : 2;
     double z = link->receiver_copies ? k * g + k * b : 2 * (k * b + g) + b;
     double t = link->receiver_copies ? k * (g + b) / 2 : k * (b + g / 2);
@@ -84,8 +85,8 @@ struct terms {
     const struct weft_link_cost *link;
     uint32_t ranks;
     uint64_t bytes;
-    double a, x, y, h, m, n, q, d, w, up; /* up is D */
-    int folded;                           /* n > w */
+    double x, y, h, m, n, q, d, w, up; /* up is D */
+    int folded;                        /* n > w */
 };
 
 static struct terms terms_of(uint32_t ranks, uint64_t bytes, const struct weft_link_cost *link)
@@ -94,7 +95,6 @@ static struct terms terms_of(uint32_t ranks, uint64_t bytes, const struct weft_l
     struct terms terms = {.link = link,
                           .ranks = ranks,
                           .bytes = bytes,
-                          .a = link->latency_ns,
                           .x = link->receiver_copies ? link->reduce_byte_ns
                                                      : link->byte_ns + link->reduce_byte_ns,
                           .y = link->byte_ns,
@@ -109,6 +109,20 @@ static struct terms terms_of(uint32_t ranks, uint64_t bytes, const struct weft_l
     return terms;
 }
 
+static double message_ns(const struct terms *t, double bytes)
+{
+    return weft_message_ns(t->link, bytes);
+}
+
+/* The latencies of rounds whose messages double, the first of so many bytes. */
+static double rounds_ns(const struct terms *t, double rounds, double bytes)
+{
+    double ns = 0;
+    for (int r = 0; r < rounds; r++, bytes *= 2)
+        ns += message_ns(t, bytes);
+    return ns;
+}
+
 /* The time of a pipeline through all ranks, z per byte of each of its links. */
 static double chain_ns(const struct terms *t, double pieces, double z)
 {
@@ -116,22 +130,22 @@ static double chain_ns(const struct terms *t, double pieces, double z)
     double rest = (t->m - s) * z, messages = (pieces - 1) * t->h;
     if (!t->link->receiver_copies)
         rest += messages;
-    return (t->n - 1) * (t->a + s * z) + (rest > messages ? rest : messages);
+    return (t->n - 1) * (message_ns(t, s) + s * z) + (rest > messages ? rest : messages);
 }
 
 static double allreduce_ns(const struct terms *t, enum weft_algorithm algorithm)
 {
-    double guests = t->folded ? 2 * t->a + t->m * (t->x + t->y) : 0;
+    double a = message_ns(t, t->m), guests = t->folded ? 2 * a + t->m * (t->x + t->y) : 0;
     switch (algorithm) {
     case WEFT_ALGO_RING:
     case WEFT_ALGO_HIER:
-        return 2 * (t->n - 1) * t->a + (t->n - 1) / t->n * t->m * (t->x + t->y);
+        return 2 * (t->n - 1) * message_ns(t, t->q) + (t->n - 1) / t->n * t->m * (t->x + t->y);
     case WEFT_ALGO_RD:
-        return t->d * (t->a + t->m * t->x) + guests;
+        return t->d * (a + t->m * t->x) + guests;
     case WEFT_ALGO_RAB:
-        return 2 * t->d * t->a + (t->w - 1) / t->w * t->m * (t->x + t->y) + guests;
+        return 2 * rounds_ns(t, t->d, t->m / t->w) + (t->w - 1) / t->w * t->m * (t->x + t->y) + guests;
     case WEFT_ALGO_LEADER:
-        return t->up * (2 * t->a + t->m * (t->x + t->y));
+        return t->up * (2 * a + t->m * (t->x + t->y));
     default:
         return tree_ns(t->ranks, t->bytes, t->d, t->link);
     }
@@ -142,34 +156,35 @@ static double broadcast_ns(const struct terms *t, enum weft_algorithm algorithm)
     switch (algorithm) {
     case WEFT_ALGO_BINOMIAL:
     case WEFT_ALGO_LEADER:
-        return t->d * t->a + (t->link->receiver_copies ? t->d : t->up) * t->m * t->y;
+        return t->d * message_ns(t, t->m) + (t->link->receiver_copies ? t->d : t->up) * t->m * t->y;
     case WEFT_ALGO_CHAIN:
     case WEFT_ALGO_HIER:
         return chain_ns(t, 1, t->y);
     default:
-        return (t->n - 1) * (t->a + 2 * t->q * t->y);
+        return (t->n - 1) * (message_ns(t, t->q) + 2 * t->q * t->y);
     }
 }
 
 static double reduce_ns(const struct terms *t, enum weft_algorithm algorithm)
 {
-    double pairs = t->folded ? t->a + t->m * t->x : 0;
+    double a = message_ns(t, t->m), pairs = t->folded ? a + t->m * t->x : 0;
     switch (algorithm) {
     case WEFT_ALGO_BINOMIAL:
-        return t->d * (t->a + t->m * t->x) + pairs;
+        return t->d * (a + t->m * t->x) + pairs;
     case WEFT_ALGO_CHAIN:
         return chain_ns(t, 64, t->x);
     default:
-        return 2 * t->d * t->a + (t->w - 1) / t->w * t->m * (t->x + t->y) + pairs;
+        return 2 * rounds_ns(t, t->d, t->m / t->w) + (t->w - 1) / t->w * t->m * (t->x + t->y) + pairs;
     }
 }
 
 static double reduce_scatter_ns(const struct terms *t, enum weft_algorithm algorithm)
 {
-    double guests = t->folded ? 2 * t->a + t->m * t->x + t->q * t->y : 0;
+    double a = message_ns(t, t->q),
+           guests = t->folded ? message_ns(t, t->m) + a + t->m * t->x + t->q * t->y : 0;
     if (algorithm == WEFT_ALGO_HALVING)
-        return t->d * t->a + (t->w - 1) / t->w * t->m * t->x + guests;
-    return (t->n - 1) * (t->a + t->q * t->x);
+        return rounds_ns(t, t->d, t->m / t->w) + (t->w - 1) / t->w * t->m * t->x + guests;
+    return (t->n - 1) * (a + t->q * t->x);
 }
 
 /* A rank moves a block to or from each other. spread: within a host, each of them does the work of its own. */
@@ -178,7 +193,7 @@ static double direct_ns(const struct terms *t, int spread)
     double block = t->q * t->y, each = t->h + block;
     if (t->link->receiver_copies)
         each = t->h > block || spread ? t->h : block;
-    return t->a + block + (t->n - 2) * each;
+    return message_ns(t, t->q) + block + (t->n - 2) * each;
 }
 
 static double move_ns(const struct terms *t, enum weft_collective collective, enum weft_algorithm algorithm)
@@ -187,26 +202,28 @@ static double move_ns(const struct terms *t, enum weft_collective collective, en
     switch (algorithm) {
     case WEFT_ALGO_RING:
     case WEFT_ALGO_HIER:
-        return (t->n - 1) * t->a + bytes_ns;
+        return (t->n - 1) * message_ns(t, t->q) + bytes_ns;
     case WEFT_ALGO_BINOMIAL:
-        return t->d * t->a + bytes_ns;
+        return rounds_ns(t, t->d, t->m / t->w) + bytes_ns;
     case WEFT_ALGO_DIRECT:
         return direct_ns(t, collective == WEFT_SCATTER);
     case WEFT_ALGO_PAIRWISE:
         return direct_ns(t, 0) + (t->link->receiver_copies ? t->q * t->y : 0);
     default:
-        return t->up * t->a + bytes_ns;
+        return rounds_ns(t, t->up, t->q) + bytes_ns;
     }
 }
 
 static double alltoall_bruck_ns(const struct terms *t)
 {
-    double blocks = 0;
+    double blocks = 0, latencies_ns = 0;
     for (uint64_t bit = 1; bit < t->ranks; bit *= 2) {
         uint64_t rest = t->ranks % (2 * bit);
-        blocks += (double)(t->ranks / (2 * bit) * bit + (rest > bit ? rest - bit : 0));
+        double sent = (double)(t->ranks / (2 * bit) * bit + (rest > bit ? rest - bit : 0));
+        latencies_ns += message_ns(t, sent * t->q);
+        blocks += sent;
     }
-    return t->up * t->a + 2 * blocks * t->q * t->y + t->m * t->y;
+    return latencies_ns + 2 * blocks * t->q * t->y + t->m * t->y;
 }
 
 double weft_cost_estimate_ns(enum weft_collective collective, enum weft_algorithm algorithm, uint32_t ranks,
@@ -225,7 +242,7 @@ double weft_cost_estimate_ns(enum weft_collective collective, enum weft_algorith
     case WEFT_REDUCE_SCATTER:
         return reduce_scatter_ns(&terms, algorithm);
     case WEFT_BARRIER:
-        return terms.up * terms.a;
+        return terms.up * message_ns(&terms, 0);
     case WEFT_ALLTOALL:
         if (algorithm == WEFT_ALGO_BRUCK)
             return alltoall_bruck_ns(&terms);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a collective will take: what the choice of an algorithm rests on.
  *
- * The model has four numbers per link class: the time until the first byte of a message can be used by its
- * receiver (synchronisation, headers and the executor's own work included), the time per byte, the time per byte of
+ * The model has six numbers per link class: the time until the first byte of a message can be used by its
+ * receiver (synchronisation, headers and the executor's own work included), how much longer that takes for a message that is offered and read
+ * where it lies, from which size messages are, the time per byte, the time per byte of
  * one reduction, and the time that must lie between two messages of a rank in one direction. Two ways to use them:
  *
  *   weft_cost_estimate_ns()  a closed form per algorithm; a handful of multiplications, for choosing.
@@ -24,6 +25,8 @@
 struct weft_link_cost {
     const char *name;
     double latency_ns;
+    double offer_ns; /* more, of a message of more than eager_bytes */
+    uint64_t eager_bytes;
     double byte_ns;
     double reduce_byte_ns;
     uint64_t slice_bytes; /* pieces in which the executor pipelines large chunks */
@@ -34,6 +37,12 @@ struct weft_link_cost {
 /* The link class for a communicator: shared memory when all ranks are on one host, otherwise network.
  * Oversubscribed: more ranks than processors, so that each message may have to wait for a time slice. */
 struct weft_link_cost weft_link_cost_of(int one_host, int oversubscribed);
+
+/* From the start of a message of so many bytes until its first byte can be used. */
+static inline double weft_message_ns(const struct weft_link_cost *link, double bytes)
+{
+    return link->latency_ns + (bytes > (double)link->eager_bytes ? link->offer_ns : 0);
+}
 
 /* Time of a collective. bytes: what a rank's larger buffer holds; of collectives made of blocks all ranks' blocks together
  * (struct weft_choice). The algorithm must serve the collective. */

@@ -41,7 +41,8 @@ static double within_ns(const struct weft_hosts *hosts, uint32_t size, uint64_t 
     if (reduces)
         byte_ns = local->receiver_copies ? local->reduce_byte_ns : byte_ns + local->reduce_byte_ns;
     double rounds = size - 1, share = rounds / size;
-    return rounds * local->latency_ns + hosts->ranks * local->message_ns + share * (double)bytes * byte_ns;
+    return rounds * weft_message_ns(local, (double)bytes / hosts->ranks) + hosts->ranks * local->message_ns +
+           share * (double)bytes * byte_ns;
 }
 
 /* The link between hosts where a whole host's bytes go through its ports, and its ranks share the reducing. */
@@ -108,8 +109,12 @@ static double rings_ns(enum weft_collective collective, enum weft_algorithm algo
     uint64_t share = bytes / rings;
     struct weft_link_cost link = cost->remote;
     double gap_ns = rings * average(hosts, link.message_ns, cost->local.message_ns);
+    uint32_t pieces = algorithm != WEFT_ALGO_CHAIN ? hosts->ranks
+                      : collective == WEFT_REDUCE  ? weft_chain_chunks(rings)
+                                                   : 1;
+    double local_ns = weft_message_ns(&cost->local, (double)share / pieces);
     if (rings == 1 || algorithm == WEFT_ALGO_CHAIN)
-        link.latency_ns = average(hosts, link.latency_ns, cost->local.latency_ns);
+        link.latency_ns = average(hosts, link.latency_ns, local_ns);
     if (rings > 1 && gap_ns > link.latency_ns)
         link.latency_ns = gap_ns;
     if (rings > ports)
@@ -122,8 +127,8 @@ static double rings_ns(enum weft_collective collective, enum weft_algorithm algo
         rest_ns = ((double)share - slice) * (byte_ns - link.byte_ns);
     }
     if (rings > 1 && collective == WEFT_REDUCE)
-        rest_ns += 2.0 * weft_chain_chunks(rings) * (largest(hosts) - 1) *
-                   (cost->local.latency_ns + cost->local.message_ns);
+        rest_ns +=
+            2.0 * weft_chain_chunks(rings) * (largest(hosts) - 1) * (local_ns + cost->local.message_ns);
     ns = weft_cost_estimate_ns(collective, algorithm, hosts->ranks, share, &link) + rest_ns;
     double least_ns = weft_cost_estimate_ns(collective, algorithm, hosts->ranks, 0, &link) +
                       processor_ns(collective, hosts, bytes, &cost->local);

@@ -133,11 +133,12 @@ static void evaluate_recv(const struct evaluation *run, struct runner *runner, c
                           struct message *message)
 {
     const struct weft_link_cost *link = link_between(run, runner->cursor.plan->rank, (uint32_t)step->peer);
-    double time = message->start + link->latency_ns;
+    double latency_ns = weft_message_ns(link, bytes_of(run, step));
+    double time = message->start + latency_ns;
     double duration = bytes_of(run, step) * link->byte_ns;
     message->taken = 1;
     /* However messages come, a rank has to deal with one after the other. */
-    time = later(time, link->latency_ns + runner->dealt_ns);
+    time = later(time, latency_ns + runner->dealt_ns);
     runner->dealt_ns += link->message_ns;
     if (!link->receiver_copies)
         time = runner->in_free = later(time, runner->in_free) + duration;

@@ -104,9 +104,10 @@ def _ratios(table, state):
     ratios = {}
     for size, row in sorted(_times(table, state + "_us").items()):
         peers = {name: row[name] for name in PEERS if name in row}
-        if peers:
+        ours = {name: time for name, time in row.items() if name.startswith("weft")}
+        if peers and ours:
             best = min(peers, key=peers.get)
-            ratios[size] = {name: (time, best, peers[best]) for name, time in row.items() if name.startswith("weft")}
+            ratios[size] = {name: (time, best, peers[best]) for name, time in ours.items()}
     return ratios
 
 

@@ -220,8 +220,8 @@ static void test_choice_by_rails(void **state)
 static void test_known_times(void **state)
 {
     (void)state;
-    struct weft_link_cost wire = {"wire", 1000, 2, 1, 1 << 20, 0, 0},
-                          memory = {"memory", 100, 2, 3, 1 << 20, 1, 0};
+    struct weft_link_cost wire = {"wire", 1000, 0, 0, 2, 1, 1 << 20, 0, 0},
+                          memory = {"memory", 100, 50, 150, 2, 3, 1 << 20, 1, 0};
     assert_float_equal(evaluate_allreduce(WEFT_ALGO_RD, 2, 100, &wire), 1000 + 200 + 100, 0.01);
     assert_float_equal(evaluate_allreduce(WEFT_ALGO_RD, 2, 100, &memory), 100 + 300, 0.01);
     assert_float_equal(evaluate_allreduce(WEFT_ALGO_RING, 3, 300, &wire), 4 * (1000 + 200) + 2 * 100, 0.01);
@@ -229,6 +229,11 @@ static void test_known_times(void **state)
                        0.01);
     assert_float_equal(weft_cost_estimate_ns(WEFT_ALLREDUCE, WEFT_ALGO_RING, 3, 300, &wire), 5000, 0.01);
     assert_float_equal(weft_cost_estimate_ns(WEFT_ALLREDUCE, WEFT_ALGO_RD, 2, 100, &memory), 400, 0.01);
+    /* Of more than 150 bytes the whole message is offered, and halves are not. */
+    assert_float_equal(weft_cost_estimate_ns(WEFT_ALLREDUCE, WEFT_ALGO_RD, 2, 200, &memory), 100 + 50 + 600,
+                       0.01);
+    assert_float_equal(weft_cost_estimate_ns(WEFT_ALLREDUCE, WEFT_ALGO_RING, 2, 200, &memory), 2 * 100 + 500,
+                       0.01);
 }
 
 static void test_stuck_plans_end(void **state)
@@ -293,6 +298,8 @@ static void test_choice_makes_sense(void **state)
         assert_int_equal(weft_algorithm_choose(&two), WEFT_ALGO_RD);
         two.bytes = 64 << 20;
         assert_int_equal(weft_algorithm_choose(&two), WEFT_ALGO_RING);
+        two.bytes = 512 << 10; /* within a host a message more costs as much as the few bytes that it saves */
+        assert_int_equal(weft_algorithm_choose(&two), one_host ? WEFT_ALGO_RD : WEFT_ALGO_RING);
         struct weft_choice one = {.ranks = 1, .bytes = 8, .one_host = one_host};
         assert_in_range(weft_algorithm_choose(&one), WEFT_ALGO_RING, WEFT_ALGO_RAB);
         /* Few rounds for small data; never more rounds when ranks share processors. */
