@@ -94,46 +94,74 @@ static void choose_staging(struct weft_exec_op *op)
     const struct weft_call *call = &op->request.call;
     enum weft_collective collective = (enum weft_collective)call->collective;
     int is_timed;
-    window->is_staged = window->is_timed = window->has_staged = window->lacks_staging = 0;
+    window->way = WEFT_STAGING_IN_PLACE;
+    window->is_timed = window->has_staged = window->lacks_staging = 0;
     window->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
     if (window->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
         call->unequal || !exec->options.may_stage || weft_collective_has_root(collective))
         return;
     if (!exec->staging && (exec->staging = malloc(sizeof *exec->staging)))
-        weft_staging_open(exec->staging);
+        weft_staging_open(exec->staging, exec->options.ranks);
     if (!exec->staging)
         return;
-    window->is_staged = weft_staging_next(exec->staging, collective, window->staging_bytes, &is_timed) != 0;
+    enum weft_staging_way way =
+        weft_staging_next(exec->staging, collective, window->staging_bytes, &is_timed);
     window->is_timed = is_timed != 0;
     window->begun_ns = is_timed ? weft_clock_ns() : 0;
     window->lacks_staging = call->started || op->request.commands;
-    window->is_staged &= !window->lacks_staging;
+    if (window->lacks_staging)
+        return;
+    window->way = (uint8_t)way;
+    op->request.streaming |= way == WEFT_STAGING_STREAMED;
+}
+
+/* Whether the call went as it should: of ordinary memory all was staged, or nothing. */
+static int went_so(const struct weft_op_window *window)
+{
+    switch (window->way) {
+    case WEFT_STAGING_IN_PLACE:
+        return !window->has_staged;
+    case WEFT_STAGING_STAGED:
+        return window->has_staged;
+    default: /* also of memory that peers map, which is not staged */
+        return 1;
+    }
 }
 
 static void measure_staging(const struct weft_exec_op *op, int status)
 {
     const struct weft_op_window *window = op->window;
     const struct weft_call *call = &op->request.call;
-    int says = status == WEFT_OK && !window->lacks_staging && window->has_staged == window->is_staged;
+    enum weft_staging_way way = (enum weft_staging_way)window->way;
+    int says = status == WEFT_OK && !window->lacks_staging && went_so(window);
     int64_t cost_ns = says ? weft_clock_ns() - window->begun_ns : 0;
     if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, window->staging_bytes,
-                             window->is_staged, cost_ns))
+                             way, cost_ns))
         weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call),
-                 window->staging_bytes, window->is_staged ? "staged" : "in place");
+                 window->staging_bytes, weft_staging_way_name(way));
 }
 
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
                            size_t capacity)
 {
-    static const char *const names[] = {"in place", "staged"};
-    uint64_t costs_ns[2];
-    size_t of_bytes;
+    uint64_t costs_ns[WEFT_STAGING_WAYS];
+    size_t of_bytes, at = 0;
     if (bytes < WEFT_STAGING_BYTES_MIN || weft_collective_has_root(collective) || !exec->staging)
         return;
-    int taken = weft_staging_costs(exec->staging, collective, bytes, costs_ns, &of_bytes);
-    if (costs_ns[0] && costs_ns[1])
-        snprintf(why, capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
-                 costs_ns[taken], names[taken], costs_ns[!taken], names[!taken], of_bytes);
+    int taken = weft_staging_costs(exec->staging, collective, bytes, costs_ns, &of_bytes), known = 0;
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++)
+        known += costs_ns[way] != 0;
+    if (known < 2 || !costs_ns[taken])
+        return;
+    at = (size_t)snprintf(why, capacity, "measured: %" PRIu64 " ns %s", costs_ns[taken],
+                          weft_staging_way_name((enum weft_staging_way)taken));
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
+        if (way != taken && costs_ns[way] && at < capacity)
+            at += (size_t)snprintf(why + at, capacity - at, ", %" PRIu64 " ns %s", costs_ns[way],
+                                   weft_staging_way_name((enum weft_staging_way)way));
+    }
+    if (at < capacity)
+        snprintf(why + at, capacity - at, ", for %zu bytes", of_bytes);
 }
 
 static void op_end(struct weft_exec_op *op, int status)
