@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define FIRST     24 /* the number of the first trial's first call: pipe or pull has been tried before (ways.c) */
+#define FIRST     24   /* the number of the first trial: by then pipe or pull has been tried (ways.c) */
+#define LARGE     12   /* and of large ones, where that is tried sooner */
 #define TRIAL     3    /* calls of each way: the first of them may find cold caches */
 #define PAUSE_MIN 32   /* calls between trials, */
 #define PAUSE_MAX 2048 /* each time twice as many */
@@ -14,7 +15,9 @@ void weft_staging_open(struct weft_staging *staging, uint32_t ranks)
     staging->ranks = ranks;
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         for (int s = 0; s < WEFT_STAGING_SIZES; s++)
-            staging->sizes[c][s] = (struct weft_staging_choice){.trial = FIRST, .pause = PAUSE_MIN};
+            staging->sizes[c][s] = (struct weft_staging_choice){
+                .trial = (uint64_t)WEFT_STAGING_BYTES_MIN << s < (uint64_t)ranks << 20 ? FIRST : LARGE,
+                .pause = PAUSE_MIN};
     }
 }
 

@@ -5,10 +5,13 @@
 #define TRIAL          3 /* messages: the first of them may find cold caches and a pipe that is not made yet */
 #define TIMED          4  /* of so many messages one is timed, */
 #define WINDOW         4  /* and of so many timed ones the least is kept */
-#define FIRST_PAUSE    16 /* messages between trials, */
-#define PAUSE_MIN      32 /* and where they have shown something new */
-#define PAUSE_MAX      512
-#define COST_MAX       2000000000
+#define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
+#define LARGE_PAUSE                                                                                          \
+    4 /* before the first of large ones, each of which is timed: their time is worth more than two looks at the clock */
+#define LARGE_BYTES ((size_t)1 << 20)
+#define PAUSE_MIN   32 /* and where they have shown something new */
+#define PAUSE_MAX   512
+#define COST_MAX    2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {
@@ -37,7 +40,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
     }
     int moved = has_moved(choice);
     if (!moved && choice->messages < choice->pause) {
-        *is_timed = choice->messages % TIMED == 0;
+        *is_timed = choice->messages % TIMED == 0 || choice->pause < FIRST_PAUSE;
         return choice->taken;
     }
     if (moved)
@@ -110,8 +113,11 @@ static uint32_t index_of(size_t bytes, size_t *largest)
 
 void weft_ways_open(struct weft_ways *ways)
 {
-    for (int i = 0; i < WEFT_WAY_SIZES; i++)
+    for (int i = 0; i < WEFT_WAY_SIZES; i++) {
         weft_choice_open(&ways->sizes[i]);
+        if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
+            ways->sizes[i].pause = LARGE_PAUSE;
+    }
 }
 
 enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes)

@@ -65,20 +65,28 @@ static int64_t message(struct weft_ways *ways, const struct point *point, int fa
     return cost_ns;
 }
 
+/* The first trial comes soon, and sooner of large messages. */
 static void test_begins_with_a_pipe(void **state)
 {
     (void)state;
-    struct weft_ways ways;
-    int is_timed, trial = -1;
-    weft_ways_open(&ways);
-    for (int i = 0; i < 40 && trial < 0; i++) {
-        enum weft_way way = weft_ways_next(&ways, KIB(64), &is_timed);
-        if (way == WEFT_WAY_PULL)
-            trial = i;
-        if (is_timed)
-            assert_int_equal(weft_ways_observe(&ways, KIB(64), way, 1000), 0);
+    static const struct {
+        size_t bytes;
+        int first, last;
+    } cases[] = {{KIB(64), 8, 20}, {KIB(512), 8, 20}, {KIB(513), 2, 5}, {(size_t)1 << 30, 2, 5}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct weft_ways ways;
+        int is_timed, trial = -1, switched = 0;
+        weft_ways_open(&ways);
+        for (int i = 0; i < 40; i++) {
+            enum weft_way way = weft_ways_next(&ways, cases[c].bytes, &is_timed);
+            if (trial < 0 && way == WEFT_WAY_PULL)
+                trial = i;
+            if (is_timed)
+                switched += weft_ways_observe(&ways, cases[c].bytes, way, way == WEFT_WAY_PULL ? 800 : 1000);
+            assert_int_equal(switched, trial >= 0 && i >= trial + 2);
+        }
+        assert_in_range(trial, cases[c].first, cases[c].last);
     }
-    assert_in_range(trial, 8, 20);
 }
 
 /* Processors that stay where they are: the better way is found, and what trials cost is little. */
