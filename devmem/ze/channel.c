@@ -2,18 +2,18 @@
 /* Where commands go: an immediate command list, which runs what is appended at once; or, of a driver that has none, a command queue, to
  * which each command goes in a list of its own. Lists are used again when the event at their end has been signalled.
  *
+ * Intel's driver copies between device memory and host memory that it did not allocate by the processor, while the copy is appended to an immediate
+ * list, and waits there for all that the list holds. weft must not wait: what the list waits for may have to come from the same thread.
+ * A list that is executed later has no such copies. So a channel becomes a command queue in front of the first copy of such memory.
+ *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Command Queues and Command Lists; Low-Latency Immediate Command Lists.
  */
 #include <stdlib.h>
 
 #include "devmem/ze/ze.h"
 
-ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is_plain,
-                                 struct weft_ze_channel *channel)
+static ze_command_queue_desc_t describe(const struct weft_ze_ordinal *known, int is_plain)
 {
-    const struct weft_ze_driver *driver = &device->driver;
-    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
-    ze_context_handle_t context = device->places[known->place].context;
     ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                     .ordinal = known->group,
                                     .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS};
@@ -22,6 +22,16 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is
         desc.index = known->last_index;
         desc.flags = known->last_index ? ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY : 0;
     }
+    return desc;
+}
+
+ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is_plain,
+                                 struct weft_ze_channel *channel)
+{
+    const struct weft_ze_driver *driver = &device->driver;
+    const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
+    ze_context_handle_t context = device->places[known->place].context;
+    const ze_command_queue_desc_t desc = describe(known, is_plain);
     *channel = (struct weft_ze_channel){.list = NULL};
     ze_result_t result = driver->zeCommandListCreateImmediate(context, known->device, &desc, &channel->list);
     if (result != ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)
@@ -43,6 +53,10 @@ void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *c
         device->driver.zeCommandListDestroy(channel->list);
     if (channel->commands)
         device->driver.zeCommandQueueDestroy(channel->commands);
+    if (channel->former)
+        device->driver.zeCommandListDestroy(channel->former);
+    if (channel->turn)
+        weft_ze_event_put(channel->turn);
 }
 
 ze_result_t weft_ze_list_append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
@@ -94,12 +108,14 @@ static ze_result_t make(struct weft_device_queue *queue, struct weft_ze_batch **
     return result;
 }
 
-/* Behind all that the command queue holds, and in front of all that follows. */
+/* Behind all that the command queue holds, or, where this is the first list, the former channel; and in front of all that follows. */
 static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch *batch,
                            const struct weft_ze_command *command)
 {
     const struct weft_ze_driver *driver = &queue->device->driver;
-    ze_result_t result = driver->zeCommandListAppendBarrier(batch->list, NULL, 0, NULL);
+    struct weft_ze_channel *channel = &queue->channel;
+    const struct weft_ze_command begin = {.wait = channel->is_turning ? channel->turn->handle : NULL};
+    ze_result_t result = weft_ze_list_append(driver, batch->list, &begin);
     if (result == ZE_RESULT_SUCCESS)
         result = weft_ze_list_append(driver, batch->list, command);
     if (result == ZE_RESULT_SUCCESS)
@@ -107,7 +123,8 @@ static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch
     if (result == ZE_RESULT_SUCCESS)
         result = driver->zeCommandListClose(batch->list);
     if (result == ZE_RESULT_SUCCESS)
-        result = driver->zeCommandQueueExecuteCommandLists(queue->channel.commands, 1, &batch->list, NULL);
+        result = driver->zeCommandQueueExecuteCommandLists(channel->commands, 1, &batch->list, NULL);
+    channel->is_turning &= result != ZE_RESULT_SUCCESS;
     return result;
 }
 
@@ -134,4 +151,35 @@ ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct
         end = &(*end)->next;
     *end = batch;
     return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
+{
+    struct weft_device *device = queue->device;
+    const struct weft_ze_ordinal *known = &device->ordinals[queue->ordinal];
+    const ze_command_queue_desc_t desc = describe(known, 0);
+    struct weft_ze_channel *channel = &queue->channel;
+    ze_command_queue_handle_t commands = NULL;
+    if (!channel->list)
+        return ZE_RESULT_SUCCESS;
+    struct weft_device_event *turn = weft_ze_event_get(device, queue->ordinal);
+    if (!turn)
+        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ze_result_t result = device->driver.zeCommandQueueCreate(device->places[queue->place].context,
+                                                             known->device, &desc, &commands);
+    if (result == ZE_RESULT_SUCCESS) {
+        result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = turn->handle});
+        if (result != ZE_RESULT_SUCCESS)
+            device->driver.zeCommandQueueDestroy(commands);
+    }
+    if (result != ZE_RESULT_SUCCESS) {
+        weft_ze_event_unused(turn);
+        return result;
+    }
+    channel->former = channel->list;
+    channel->list = NULL;
+    channel->commands = commands;
+    channel->turn = turn;
+    channel->is_turning = 1;
+    return result;
 }

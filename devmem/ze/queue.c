@@ -164,9 +164,10 @@ static int refuse(const struct weft_device_queue *queue, void *destination, cons
                                       size, source, destination);
 }
 
-/* Of one span on either side; how much that is, at most size. 0: it is not known; -1: another driver's. */
+/* Of one span on either side; how much that is, at most size. 0: it is not known; -1: another driver's. Notes whether a side is memory that no driver
+ * knows. */
 static int64_t piece_of(const struct weft_device_queue *queue, const void *destination, const void *source,
-                        size_t size)
+                        size_t size, int *is_pinned)
 {
     int places[2];
     size_t to = weft_ze_left_in_span(queue->device, destination, &places[0]);
@@ -176,6 +177,7 @@ static int64_t piece_of(const struct weft_device_queue *queue, const void *desti
     for (int i = 0; i < 2; i++) {
         if (places[i] >= 0 && places[i] != queue->place)
             return -1;
+        *is_pinned |= places[i] < 0;
     }
     size_t least = to < from ? to : from;
     return (int64_t)(least < size ? least : size);
@@ -187,10 +189,12 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
     struct weft_device *device = queue->device;
     ze_result_t result = ZE_RESULT_SUCCESS;
     int64_t piece;
+    int is_pinned = 0;
     if (!size)
         return WEFT_OK;
     for (size_t done = 0; done < size; done += (size_t)piece) {
-        piece = piece_of(queue, (char *)destination + done, (const char *)source + done, size - done);
+        piece =
+            piece_of(queue, (char *)destination + done, (const char *)source + done, size - done, &is_pinned);
         if (piece < 0)
             return device->params.fail(WEFT_UNSUPPORTED,
                                        "copying from %p to %p on device %d: memory of another driver", source,
@@ -198,12 +202,14 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
         if (!piece)
             return refuse(queue, destination, source, size);
     }
-    if (queue->is_open_ended)
+    if (is_pinned)
+        result = weft_ze_channel_turn(queue);
+    if (result == ZE_RESULT_SUCCESS && queue->is_open_ended)
         result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
     for (size_t done = 0; done < size && result == ZE_RESULT_SUCCESS; done += (size_t)piece) {
         struct weft_ze_command copy = {.destination = (char *)destination + done,
                                        .source = (const char *)source + done};
-        piece = piece_of(queue, copy.destination, copy.source, size - done);
+        piece = piece_of(queue, copy.destination, copy.source, size - done, &is_pinned);
         if (piece <= 0)
             return refuse(queue, destination, source, size); /* freed just now */
         copy.size = (size_t)piece;

@@ -129,6 +129,9 @@ struct weft_ze_channel {
     ze_command_list_handle_t list;      /* an immediate one; NULL where the driver has none: */
     ze_command_queue_handle_t commands; /* a command queue, and lists for it */
     struct weft_ze_batch *batches;
+    ze_command_list_handle_t former; /* the immediate one, where it had one before; NULL */
+    struct weft_device_event *turn;  /* behind what that holds, */
+    int is_turning;                  /* for which the command queue's first list has to wait */
 };
 
 enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
@@ -276,6 +279,8 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is
                                  struct weft_ze_channel *channel);
 /* Nothing of it is in flight. */
 void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
+/* Has all that follows go to a command queue, behind what the immediate list holds. Where it fails the channel is as it was. */
+ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue);
 /* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
 /* To any list. */

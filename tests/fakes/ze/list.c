@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Command lists and queues. Immediate lists and queues have a thread each, other lists keep their commands until a queue gets them. Commands
  * between two barriers run in any order, says the specification: here the last one comes first, so that a barrier that is missing is missed. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/fakes/ze/fake_kernel.h"
+#include "tests/fakes/ze/fake_memory.h"
 
 #define WAITS         8
 #define PATTERN_BYTES 16
+#define COPY_WAIT_S   5
 
 enum what { BARRIER, LAUNCH, COPY, FILL, TIME };
 
@@ -368,6 +371,21 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     return ZE_RESULT_SUCCESS;
 }
 
+/* Intel's driver copies ordinary memory by the processor, behind all that an immediate list holds, and has who appends the copy wait for
+ * that without an end. Here the wait has one, so that a test fails and does not hang. With fake_lock. */
+static void wait_to_copy(const struct fake_list *to, const struct command *copy)
+{
+    struct timespec until;
+    if (!ze_fake.copies_wait || to->kind != IMMEDIATE || copy->what != COPY || !to->in_flight ||
+        (fake_find(copy->to) && fake_find(copy->from_memory)))
+        return;
+    ze_fake.copies_waited++;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += COPY_WAIT_S;
+    while (to->in_flight && pthread_cond_timedwait(&fake_moved, &fake_lock, &until) != ETIMEDOUT)
+        ;
+}
+
 static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_event_handle_t signal,
                        uint32_t wait_count, ze_event_handle_t *waits, const char *call)
 {
@@ -389,6 +407,7 @@ static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_ev
     command->wait_count = wait_count;
     ze_result_t result = ZE_RESULT_SUCCESS;
     pthread_mutex_lock(&fake_lock);
+    wait_to_copy(to, command);
     if (to->kind == RECORDED) {
         *to->end = command;
         to->end = &command->next;
