@@ -222,6 +222,16 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
                               destination, queue->ordinal);
 }
 
+/* What the queue waits for, as long as that has not come, for an event behind it: where the one is lost the other never comes. NULL. */
+static struct weft_device_event *wait_ahead(const struct weft_device_queue *queue)
+{
+    if (!queue->waited ||
+        queue->device->driver.zeEventQueryStatus(queue->waited->handle) == ZE_RESULT_SUCCESS)
+        return NULL;
+    weft_ze_event_use(queue->waited);
+    return queue->waited;
+}
+
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
 {
     struct weft_device_event *event = weft_ze_event_get(queue->device, queue->ordinal);
@@ -233,6 +243,7 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **mar
         return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
     }
     queue->is_open_ended = 0;
+    event->awaits = wait_ahead(queue);
     *marked = event;
     return WEFT_OK;
 }
@@ -267,6 +278,8 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
 
 void weft_ze_queue_stands(struct weft_device_queue *queue, struct weft_device_event *behind)
 {
+    if (!behind->awaits)
+        behind->awaits = wait_ahead(queue);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     queue->waited = behind;
