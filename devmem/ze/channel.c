@@ -6,6 +6,10 @@
  * list, and waits there for all that the list holds. weft must not wait: what the list waits for may have to come from the same thread.
  * A list that is executed later has no such copies. So a channel becomes a command queue in front of the first copy of such memory.
  *
+ * Where memory is short when Intel's driver submits what was appended, the call fails, and the commands stay in the list: they run with the next ones. The
+ * caller has been given an error by then, and may have freed its memory. So nothing more is appended to such a queue, and what it has, events and
+ * steps as well, stays as it is.
+ *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Command Queues and Command Lists; Low-Latency Immediate Command Lists.
  */
 #include <stdlib.h>
@@ -108,6 +112,18 @@ static ze_result_t make(struct weft_device_queue *queue, struct weft_ze_batch **
     return result;
 }
 
+int weft_ze_may_run(ze_result_t result)
+{
+    return result == ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY || result == ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static ze_result_t note(struct weft_device_queue *queue, ze_result_t result)
+{
+    if (weft_ze_may_run(result))
+        queue->broken = result;
+    return result;
+}
+
 /* Behind all that the command queue holds, or, where this is the first list, the former channel; and in front of all that follows. */
 static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch *batch,
                            const struct weft_ze_command *command)
@@ -123,7 +139,8 @@ static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch
     if (result == ZE_RESULT_SUCCESS)
         result = driver->zeCommandListClose(batch->list);
     if (result == ZE_RESULT_SUCCESS)
-        result = driver->zeCommandQueueExecuteCommandLists(channel->commands, 1, &batch->list, NULL);
+        result =
+            note(queue, driver->zeCommandQueueExecuteCommandLists(channel->commands, 1, &batch->list, NULL));
     channel->is_turning &= result != ZE_RESULT_SUCCESS;
     return result;
 }
@@ -131,15 +148,17 @@ static ze_result_t execute(struct weft_device_queue *queue, struct weft_ze_batch
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command)
 {
     struct weft_device *device = queue->device;
+    if (queue->broken != ZE_RESULT_SUCCESS)
+        return queue->broken;
     if (queue->channel.list)
-        return weft_ze_list_append(&device->driver, queue->channel.list, command);
+        return note(queue, weft_ze_list_append(&device->driver, queue->channel.list, command));
     struct weft_ze_batch *batch = take(device, &queue->channel), **end = &queue->channel.batches;
     ze_result_t result = batch ? ZE_RESULT_SUCCESS : make(queue, &batch);
     if (result != ZE_RESULT_SUCCESS)
         return result;
     batch->end = weft_ze_event_get(device, queue->ordinal);
     result = batch->end ? execute(queue, batch, command) : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    if (result != ZE_RESULT_SUCCESS) {
+    if (result != ZE_RESULT_SUCCESS && queue->broken == ZE_RESULT_SUCCESS) {
         if (batch->end)
             weft_ze_event_unused(batch->end);
         device->driver.zeCommandListDestroy(batch->list);
@@ -150,7 +169,7 @@ ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct
     while (*end)
         end = &(*end)->next;
     *end = batch;
-    return ZE_RESULT_SUCCESS;
+    return result;
 }
 
 ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
@@ -173,7 +192,7 @@ ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
             device->driver.zeCommandQueueDestroy(commands);
     }
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(turn);
+        weft_ze_queue_drop(queue, turn);
         return result;
     }
     channel->former = channel->list;

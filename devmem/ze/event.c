@@ -50,6 +50,7 @@ static void collect(struct weft_device *device, struct weft_ze_place *place)
             continue;
         }
         forget_time(event);
+        event->is_loose = 0;
         event->next = place->unused;
         place->unused = event;
         if (event->awaits)
@@ -152,10 +153,11 @@ void weft_ze_event_unused(struct weft_device_event *event)
 {
     struct weft_device *device = event->device;
     struct weft_ze_place *place = &device->places[event->place];
+    struct weft_device_event **to = event->is_loose ? &place->retired : &place->unused;
     pthread_mutex_lock(&device->lock);
     event->users = 0;
-    event->next = place->unused;
-    place->unused = event;
+    event->next = *to;
+    *to = event;
     pthread_mutex_unlock(&device->lock);
 }
 

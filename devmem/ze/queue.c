@@ -6,6 +6,7 @@
  *
  * Closing. What a queue waits for may never come, so behind every wait stands an event: when it has been signalled, what is left is weft's own work,
  * which ends. Where it is not in time, the list is left: it cannot be destroyed while it runs, and is when its end has been signalled.
+ * So it is with a queue that has broken (channel.c), for as long as the process lives.
  * The same where only the device is said to be lost: Intel's driver says so of a device when one of its engines hangs, and the others go on.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Barriers.
@@ -156,6 +157,21 @@ void weft_ze_queues_end(struct weft_device *device)
 
 /* --- work */
 
+void weft_ze_queue_drop(const struct weft_device_queue *queue, struct weft_device_event *event)
+{
+    if (queue->broken == ZE_RESULT_SUCCESS)
+        weft_ze_event_unused(event);
+}
+
+int weft_ze_queue_check(const struct weft_device_queue *queue)
+{
+    return queue->broken == ZE_RESULT_SUCCESS
+               ? WEFT_OK
+               : weft_ze_fail(queue->device, queue->broken,
+                              "a queue of device %d takes nothing any more, as an operation has failed in it",
+                              queue->ordinal);
+}
+
 static int refuse(const struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     return queue->device->params.fail(WEFT_INVALID,
@@ -189,9 +205,9 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
     struct weft_device *device = queue->device;
     ze_result_t result = ZE_RESULT_SUCCESS;
     int64_t piece;
-    int is_pinned = 0;
-    if (!size)
-        return WEFT_OK;
+    int is_pinned = 0, status = WEFT_OK;
+    if (!size || (status = weft_ze_queue_check(queue)) != WEFT_OK)
+        return status;
     for (size_t done = 0; done < size; done += (size_t)piece) {
         piece =
             piece_of(queue, (char *)destination + done, (const char *)source + done, size - done, &is_pinned);
@@ -234,12 +250,15 @@ static struct weft_device_event *wait_ahead(const struct weft_device_queue *queu
 
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
 {
+    int status = weft_ze_queue_check(queue);
+    if (status != WEFT_OK)
+        return status;
     struct weft_device_event *event = weft_ze_event_get(queue->device, queue->ordinal);
     if (!event)
         return WEFT_NOMEM; /* the text has been given */
     ze_result_t result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(event);
+        weft_ze_queue_drop(queue, event);
         return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
     }
     queue->is_open_ended = 0;
@@ -251,6 +270,9 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **mar
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event)
 {
     struct weft_device *device = queue->device;
+    int status = weft_ze_queue_check(queue);
+    if (status != WEFT_OK)
+        return status;
     if (event->place != queue->place)
         return device->params.fail(
             WEFT_UNSUPPORTED, "device %d cannot wait for an event of device %d, which is another driver's",
@@ -266,7 +288,7 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
         result = weft_ze_channel_append(
             queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(behind);
+        weft_ze_queue_drop(queue, behind);
         return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,
                             queue->ordinal);
     }

@@ -43,7 +43,8 @@ struct fake_list {
     _Atomic int users;
     uint32_t group, index; /* of command queues */
     struct command *first, **end;
-    pthread_t thread; /* not of a recorded one */
+    struct command *late; /* whose append has failed */
+    pthread_t thread;     /* not of a recorded one */
 };
 
 #define INDICES 2
@@ -96,21 +97,6 @@ static void run_kernel(const struct command *command)
     pthread_mutex_lock(&fake_lock);
 }
 
-/* The device's clock. With fake_lock. */
-static void note_time(uint64_t *ticks)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    uint64_t time = ns / FAKE_TICK_NS;
-    if (ze_fake.time_count) {
-        time = ze_fake.times[0];
-        ze_fake.times[0] = ze_fake.times[1];
-        ze_fake.time_count--;
-    }
-    *ticks = time & ((UINT64_C(1) << (ze_fake.time_bits ? ze_fake.time_bits : 32)) - 1);
-}
-
 /* Without the lock: others go on. */
 static void spin(const int *flag)
 {
@@ -138,7 +124,7 @@ static void run(struct fake_list *list, struct command *command)
     else if (command->what == COPY)
         memmove(command->destination, command->source, command->size);
     else if (command->what == TIME)
-        note_time(command->destination);
+        fake_note_time(command->destination);
     for (size_t i = 0; command->what == FILL && i < command->size; i++)
         ((unsigned char *)command->destination)[i] = command->pattern[i % command->pattern_size];
     use(command, -1);
@@ -274,6 +260,7 @@ static ze_result_t destroy(struct fake_list *found, const char *call)
         return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
     if (found->kind != RECORDED)
         pthread_join(found->thread, NULL);
+    *found->end = found->late;
     while ((command = found->first)) {
         found->first = command->next;
         free(command);
@@ -371,19 +358,29 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     return ZE_RESULT_SUCCESS;
 }
 
-/* Intel's driver copies ordinary memory by the processor, behind all that an immediate list holds, and has who appends the copy wait for
- * that without an end. Here the wait has one, so that a test fails and does not hang. With fake_lock. */
+/* Intel's driver copies ordinary memory by the processor, and has who appends the copy wait without an end until an immediate list is empty.
+ * Here the wait has one, so that a test fails and does not hang. With fake_lock. */
 static void wait_to_copy(const struct fake_list *to, const struct command *copy)
 {
     struct timespec until;
-    if (!ze_fake.copies_wait || to->kind != IMMEDIATE || copy->what != COPY || !to->in_flight ||
-        (fake_find(copy->to) && fake_find(copy->from_memory)))
+    int is_ordinary = copy->what == COPY && !(fake_find(copy->to) && fake_find(copy->from_memory));
+    if (!ze_fake.copies_wait || to->kind != IMMEDIATE || !is_ordinary || !to->in_flight)
         return;
     ze_fake.copies_waited++;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += COPY_WAIT_S;
     while (to->in_flight && pthread_cond_timedwait(&fake_moved, &fake_lock, &until) != ETIMEDOUT)
         ;
+}
+
+/* What Intel's driver has encoded stays in the list where memory is short when it is to be submitted: it goes with what comes next. */
+static void enqueue_late(struct fake_list *to, const char *call)
+{
+    struct command *late;
+    while ((late = to->late)) {
+        to->late = late->next;
+        enqueue(to, late, call);
+    }
 }
 
 static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_event_handle_t signal,
@@ -411,7 +408,12 @@ static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_ev
     if (to->kind == RECORDED) {
         *to->end = command;
         to->end = &command->next;
+    } else if (ze_fake.append_late) {
+        command->next = to->late;
+        to->late = command;
+        result = (ze_result_t)ze_fake.append_late;
     } else {
+        enqueue_late(to, call);
         result = enqueue(to, command, call);
     }
     pthread_mutex_unlock(&fake_lock);

@@ -45,6 +45,8 @@ struct ze_fake {
     _Atomic int residents;          /* allocations that are resident for another device, each time; */
     _Atomic int resident_calls;     /* and how often it was asked for */
     uint32_t export_result, alloc_result, list_result, pool_result, event_result, append_result;
+    uint32_t
+        append_late; /* ze_result_t of every append to an immediate list; it runs with the next one that does not fail */
     uint32_t fails_behind_launch; /* ze_result_t of every append once a kernel has been launched */
     uint32_t bad_module;    /* ze_result_t of compiling what runs device collectives of 32-bit integers */
     uint32_t no_peers;      /* no device reaches another's memory */
