@@ -46,6 +46,8 @@ int weft_ze_pin(struct weft_device *device, void *memory, size_t size)
 int weft_ze_unpin(struct weft_device *device, void *memory, size_t size)
 {
     struct weft_ze_pin pages = pages_of(memory, size);
+    if (weft_ze_is_child(device))
+        return WEFT_OK;
     pthread_mutex_lock(&device->lock);
     struct weft_ze_pin **at = &device->pins, *found;
     while (*at && ((*at)->begin != pages.begin || (*at)->end != pages.end))

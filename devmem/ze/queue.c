@@ -109,7 +109,7 @@ static ze_result_t await_end(struct weft_device_queue *queue)
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
 {
-    if (queue->device->pid != getpid()) { /* a forked child's copy, of which nothing may be touched */
+    if (weft_ze_is_child(queue->device)) { /* a forked child's copy, of which nothing may be touched */
         free(queue);
         return;
     }
@@ -165,6 +165,8 @@ void weft_ze_queue_drop(const struct weft_device_queue *queue, struct weft_devic
 
 int weft_ze_queue_check(const struct weft_device_queue *queue)
 {
+    if (weft_ze_is_child(queue->device))
+        return weft_ze_ready(queue->device); /* which refuses */
     return queue->broken == ZE_RESULT_SUCCESS
                ? WEFT_OK
                : weft_ze_fail(queue->device, queue->broken,

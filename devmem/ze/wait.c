@@ -13,7 +13,6 @@
  * that a device waits for.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "devmem/ze/ze.h"
 
@@ -84,7 +83,7 @@ static void leave_to(struct weft_device_wait *wait, int opener)
 int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue)
 {
     struct weft_device *device = wait->device;
-    if (device->pid != getpid()) /* a forked child's copy: the stream is the parent's */
+    if (weft_ze_is_child(device)) /* a forked child's copy: the stream is the parent's */
         return WEFT_OK;
     if (queue && queue->place == wait->opens->place) {
         leave_to(wait, queue->ordinal);
@@ -106,7 +105,7 @@ int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *q
 void weft_ze_wait_free(struct weft_device_wait *wait)
 {
     struct weft_device *device = wait->device;
-    if (device->pid != getpid()) {
+    if (weft_ze_is_child(device)) {
         free(wait);
         return;
     }

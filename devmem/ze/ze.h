@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <unistd.h>
 #include <weft/device.h>
 
 #include "devmem/ze/driver.h"
@@ -172,6 +173,12 @@ struct weft_device_queue {
 };
 
 extern const struct weft_device_ops weft_ze_ops;
+
+/* Whether this is a forked child. There nobody else has a lock of the kind's, or gives it back, and no driver may be called. */
+static inline int weft_ze_is_child(const struct weft_device *device)
+{
+    return device->pid != getpid();
+}
 
 /* --- error.c */
 
@@ -356,7 +363,7 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **eve
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event);
 /* What was to signal the event could not be appended: it is given back, or kept where the queue has broken. */
 void weft_ze_queue_drop(const struct weft_device_queue *queue, struct weft_device_event *event);
-/* WEFT_OK, or the status with a text where the queue takes nothing any more. */
+/* WEFT_OK, or the status with a text where the queue takes nothing any more, or is a forked child's copy. */
 int weft_ze_queue_check(const struct weft_device_queue *queue);
 /* Ends command lists that were left, where what they waited for has come. */
 void weft_ze_queues_sweep(struct weft_device *device);
