@@ -201,12 +201,12 @@ static int64_t piece_of(const struct weft_device_queue *queue, const void *desti
     return (int64_t)(least < size ? least : size);
 }
 
-/* Looks at all of it before any of it is appended. */
+/* Looks at all of it before any of it is appended, and again at each piece behind the first. */
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     struct weft_device *device = queue->device;
     ze_result_t result = ZE_RESULT_SUCCESS;
-    int64_t piece;
+    int64_t first = 0, piece;
     int is_pinned = 0, status = WEFT_OK;
     if (!size || (status = weft_ze_queue_check(queue)) != WEFT_OK)
         return status;
@@ -219,6 +219,7 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
                                        destination, queue->ordinal);
         if (!piece)
             return refuse(queue, destination, source, size);
+        first = done ? first : piece;
     }
     if (is_pinned)
         result = weft_ze_channel_turn(queue);
@@ -227,7 +228,7 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
     for (size_t done = 0; done < size && result == ZE_RESULT_SUCCESS; done += (size_t)piece) {
         struct weft_ze_command copy = {.destination = (char *)destination + done,
                                        .source = (const char *)source + done};
-        piece = piece_of(queue, copy.destination, copy.source, size - done, &is_pinned);
+        piece = done ? piece_of(queue, copy.destination, copy.source, size - done, &is_pinned) : first;
         if (piece <= 0)
             return refuse(queue, destination, source, size); /* freed just now */
         copy.size = (size_t)piece;

@@ -325,6 +325,46 @@ static void test_pinned(void **state)
     assert_int_equal(test_child(copy_pinned), 0);
 }
 
+static __typeof__(zeMemGetAddressRange) *find_range;
+static int ranges_found;
+
+static ze_result_t count_ranges(ze_context_handle_t context, const void *memory, void **base, size_t *size)
+{
+    ranges_found++;
+    return find_range(context, memory, base, size);
+}
+
+/* The driver is asked once for each side of a copy, and again for what lies in a second allocation. */
+static int ask_once(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    char *memory[3];
+    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    for (int i = 0; i < 3; i++) /* side by side, where the driver has pages */
+        ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, i < 2 ? 4096 : 8192, (void **)&memory[i]) ==
+                 WEFT_OK);
+    ZE_CHECK(memory[1] == memory[0] + 4096);
+    find_range = device->driver.zeMemGetAddressRange;
+    device->driver.zeMemGetAddressRange = count_ranges;
+    ZE_CHECK(ops.copy(queue, memory[0], memory[1], 4096) == WEFT_OK && ranges_found == 2);
+    ZE_CHECK(ops.copy(queue, memory[2], memory[0], 8192) == WEFT_OK && ranges_found == 2 + 4 + 2);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1);
+    ops.queue_close(queue);
+    for (int i = 0; i < 3; i++)
+        ZE_CHECK(ops.release(device, memory[i]) == WEFT_OK);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts);
+    return 0;
+}
+
+static void test_asked(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(ask_once), 0);
+}
+
 /* Many events at once: used again when nobody waits for them any more, whoever gave them back first. */
 static int use_events_again(void)
 {
@@ -517,7 +557,7 @@ int main(void)
         cmocka_unit_test(test_lost),         cmocka_unit_test(test_no_immediate),
         cmocka_unit_test(test_events),       cmocka_unit_test(test_plant),
         cmocka_unit_test(test_close),        cmocka_unit_test(test_plant_external),
-        cmocka_unit_test(test_pinned),
+        cmocka_unit_test(test_pinned),       cmocka_unit_test(test_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
