@@ -34,7 +34,7 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is
 {
     const struct weft_ze_driver *driver = &device->driver;
     const struct weft_ze_ordinal *known = &device->ordinals[ordinal];
-    ze_context_handle_t context = device->places[known->place].context;
+    ze_context_handle_t context = weft_ze_context_of(device, ordinal);
     const ze_command_queue_desc_t desc = describe(known, is_plain);
     *channel = (struct weft_ze_channel){.list = NULL};
     ze_result_t result = driver->zeCommandListCreateImmediate(context, known->device, &desc, &channel->list);
@@ -103,7 +103,7 @@ static ze_result_t make(struct weft_device_queue *queue, struct weft_ze_batch **
     struct weft_ze_batch *batch = calloc(1, sizeof *batch);
     if (!batch)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    ze_result_t result = device->driver.zeCommandListCreate(device->places[queue->place].context,
+    ze_result_t result = device->driver.zeCommandListCreate(weft_ze_context_of(device, queue->ordinal),
                                                             known->device, &desc, &batch->list);
     if (result == ZE_RESULT_SUCCESS)
         *made = batch;
@@ -184,7 +184,7 @@ ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
     struct weft_device_event *turn = weft_ze_event_get(device, queue->ordinal);
     if (!turn)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    ze_result_t result = device->driver.zeCommandQueueCreate(device->places[queue->place].context,
+    ze_result_t result = device->driver.zeCommandQueueCreate(weft_ze_context_of(device, queue->ordinal),
                                                              known->device, &desc, &commands);
     if (result == ZE_RESULT_SUCCESS) {
         result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = turn->handle});

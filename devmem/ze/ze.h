@@ -174,6 +174,12 @@ struct weft_device_queue {
 
 extern const struct weft_device_ops weft_ze_ops;
 
+/* Weft's own context of the ordinal's driver. */
+static inline ze_context_handle_t weft_ze_context_of(const struct weft_device *device, int ordinal)
+{
+    return device->places[device->ordinals[ordinal].place].context;
+}
+
 /* Whether this is a forked child. There nobody else has a lock of the kind's, or gives it back, and no driver may be called. */
 static inline int weft_ze_is_child(const struct weft_device *device)
 {
