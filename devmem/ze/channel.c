@@ -172,6 +172,12 @@ ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct
     return result;
 }
 
+void weft_ze_channel_drop(const struct weft_device_queue *queue, struct weft_device_event *event)
+{
+    if (queue->broken == ZE_RESULT_SUCCESS)
+        weft_ze_event_unused(event);
+}
+
 ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
 {
     struct weft_device *device = queue->device;
@@ -192,7 +198,7 @@ ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue)
             device->driver.zeCommandQueueDestroy(commands);
     }
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_queue_drop(queue, turn);
+        weft_ze_channel_drop(queue, turn);
         return result;
     }
     channel->former = channel->list;

@@ -157,12 +157,6 @@ void weft_ze_queues_end(struct weft_device *device)
 
 /* --- work */
 
-void weft_ze_queue_drop(const struct weft_device_queue *queue, struct weft_device_event *event)
-{
-    if (queue->broken == ZE_RESULT_SUCCESS)
-        weft_ze_event_unused(event);
-}
-
 int weft_ze_queue_check(const struct weft_device_queue *queue)
 {
     if (weft_ze_is_child(queue->device))
@@ -261,7 +255,7 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **mar
         return WEFT_NOMEM; /* the text has been given */
     ze_result_t result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_queue_drop(queue, event);
+        weft_ze_channel_drop(queue, event);
         return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
     }
     queue->is_open_ended = 0;
@@ -291,7 +285,7 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
         result = weft_ze_channel_append(
             queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_queue_drop(queue, behind);
+        weft_ze_channel_drop(queue, behind);
         return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,
                             queue->ordinal);
     }

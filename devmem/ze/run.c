@@ -91,7 +91,7 @@ static ze_result_t queue_up(struct weft_device_queue *queue, const struct weft_d
         result = launch(queue, kernel, steps, used, collective->stop, end);
     if (result != ZE_RESULT_SUCCESS) {
         if (end)
-            weft_ze_queue_drop(queue, end);
+            weft_ze_channel_drop(queue, end);
         if (queue->broken == ZE_RESULT_SUCCESS)
             weft_ze_steps_drop(queue, steps);
         return result;

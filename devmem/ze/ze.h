@@ -298,6 +298,8 @@ void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *c
 ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue);
 /* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. A queue that has broken takes none. */
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
+/* What was to signal the event could not be appended: it is given back, or kept where the queue has broken. */
+void weft_ze_channel_drop(const struct weft_device_queue *queue, struct weft_device_event *event);
 /* Whether the driver may run later what this result is of: memory was short when it was to be submitted. */
 int weft_ze_may_run(ze_result_t result);
 /* To any list. */
@@ -367,8 +369,6 @@ void weft_ze_queue_close(struct weft_device_queue *queue);
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **event);
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event);
-/* What was to signal the event could not be appended: it is given back, or kept where the queue has broken. */
-void weft_ze_queue_drop(const struct weft_device_queue *queue, struct weft_device_event *event);
 /* WEFT_OK, or the status with a text where the queue takes nothing any more, or is a forked child's copy. */
 int weft_ze_queue_check(const struct weft_device_queue *queue);
 /* Ends command lists that were left, where what they waited for has come. */
