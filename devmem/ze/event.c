@@ -50,6 +50,7 @@ static void collect(struct weft_device *device, struct weft_ze_place *place)
             continue;
         }
         forget_time(event);
+        event->is_loose = 0;
         event->next = place->unused;
         place->unused = event;
         if (event->awaits)
@@ -141,6 +142,8 @@ void weft_ze_event_put(struct weft_device_event *event)
 void weft_ze_event_free(struct weft_device_event *event)
 {
     struct weft_device *device = event->device;
+    if (weft_ze_is_child(device))
+        return;
     pthread_mutex_lock(&device->lock);
     if (event->ticks && device->driver.zeEventQueryStatus(event->handle) == ZE_RESULT_SUCCESS)
         forget_time(event);
@@ -152,10 +155,11 @@ void weft_ze_event_unused(struct weft_device_event *event)
 {
     struct weft_device *device = event->device;
     struct weft_ze_place *place = &device->places[event->place];
+    struct weft_device_event **to = event->is_loose ? &place->retired : &place->unused;
     pthread_mutex_lock(&device->lock);
     event->users = 0;
-    event->next = place->unused;
-    place->unused = event;
+    event->next = *to;
+    *to = event;
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -214,6 +218,8 @@ ze_result_t weft_ze_event_state(struct weft_device_event *event)
 
 int weft_ze_test(struct weft_device_event *event)
 {
+    if (weft_ze_is_child(event->device))
+        return weft_ze_ready(event->device); /* which refuses */
     ze_result_t result = weft_ze_event_state(event);
     if (result == ZE_RESULT_SUCCESS)
         return 1;

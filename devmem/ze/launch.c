@@ -211,6 +211,8 @@ int weft_ze_reduce(struct weft_device_queue *queue, const struct weft_device_red
         return device->params.fail(family, "Level Zero devices do not reduce %s by %s%s",
                                    weft_dtype_name(reduction->dtype), weft_op_name(reduction->op),
                                    reduction->scalar ? ", scaled" : "");
+    if ((status = weft_ze_queue_check(queue)) != WEFT_OK)
+        return status;
     struct weft_ze_launcher *launcher = weft_ze_launcher_lock(queue, family, reduction->op, &status);
     if (!launcher)
         return status;

@@ -9,7 +9,6 @@
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Memory and Images, Unified Shared Memory.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/struct.h"
 #include "devmem/ze/ze.h"
@@ -177,6 +176,8 @@ int weft_ze_allocate(struct weft_device *device, int ordinal, enum weft_memory_k
 
 int weft_ze_release(struct weft_device *device, void *memory)
 {
+    if (weft_ze_is_child(device)) /* its copy is not the driver's */
+        return WEFT_OK;
     pthread_mutex_lock(&device->lock);
     struct weft_ze_allocation **at = &device->allocations, *found;
     while (*at && (*at)->memory != memory)
@@ -188,9 +189,7 @@ int weft_ze_release(struct weft_device *device, void *memory)
     if (!found)
         return device->params.fail(WEFT_INVALID, "%p was not allocated by weft on a Level Zero device",
                                    memory);
-    int is_here = device->pid == getpid(); /* a forked child's copy is not the driver's */
-    ze_result_t result =
-        is_here ? device->driver.zeMemFree(device->places[found->place].context, memory) : ZE_RESULT_SUCCESS;
+    ze_result_t result = device->driver.zeMemFree(device->places[found->place].context, memory);
     free(found);
     return result == ZE_RESULT_SUCCESS ? WEFT_OK : weft_ze_fail(device, result, "releasing %p", memory);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that devices may read and write by copies.
  *
- * Level Zero has no call that registers host memory. Intel's driver takes any host memory in a copy and maps its pages for as long as
+ * The specification has no call that registers host memory. Intel's driver takes any host memory in a copy and maps its pages for as long as
  * that takes: SYCL's memcpy() of ordinary memory is such a copy. So a pin is weft's own note that its caller keeps the pages in place, given
- * back as it was made; identify() calls them pinned as long as one covers them. Kernels do not reach such memory.
+ * back as it was made; identify() calls them pinned as long as one covers them. Kernels do not reach such memory, and copies of it are closed
+ * lists (channel.c).
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -45,6 +46,8 @@ int weft_ze_pin(struct weft_device *device, void *memory, size_t size)
 int weft_ze_unpin(struct weft_device *device, void *memory, size_t size)
 {
     struct weft_ze_pin pages = pages_of(memory, size);
+    if (weft_ze_is_child(device))
+        return WEFT_OK;
     pthread_mutex_lock(&device->lock);
     struct weft_ze_pin **at = &device->pins, *found;
     while (*at && ((*at)->begin != pages.begin || (*at)->end != pages.end))

@@ -6,6 +6,7 @@
  *
  * Closing. What a queue waits for may never come, so behind every wait stands an event: when it has been signalled, what is left is weft's own work,
  * which ends. Where it is not in time, the list is left: it cannot be destroyed while it runs, and is when its end has been signalled.
+ * So it is with a queue that has broken (channel.c), for as long as the process lives.
  * The same where only the device is said to be lost: Intel's driver says so of a device when one of its engines hangs, and the others go on.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Barriers.
@@ -108,7 +109,7 @@ static ze_result_t await_end(struct weft_device_queue *queue)
 
 void weft_ze_queue_close(struct weft_device_queue *queue)
 {
-    if (queue->device->pid != getpid()) { /* a forked child's copy, of which nothing may be touched */
+    if (weft_ze_is_child(queue->device)) { /* a forked child's copy, of which nothing may be touched */
         free(queue);
         return;
     }
@@ -156,6 +157,17 @@ void weft_ze_queues_end(struct weft_device *device)
 
 /* --- work */
 
+int weft_ze_queue_check(const struct weft_device_queue *queue)
+{
+    if (weft_ze_is_child(queue->device))
+        return weft_ze_ready(queue->device); /* which refuses */
+    return queue->broken == ZE_RESULT_SUCCESS
+               ? WEFT_OK
+               : weft_ze_fail(queue->device, queue->broken,
+                              "a queue of device %d takes nothing any more, as an operation has failed in it",
+                              queue->ordinal);
+}
+
 static int refuse(const struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     return queue->device->params.fail(WEFT_INVALID,
@@ -164,9 +176,10 @@ static int refuse(const struct weft_device_queue *queue, void *destination, cons
                                       size, source, destination);
 }
 
-/* Of one span on either side; how much that is, at most size. 0: it is not known; -1: another driver's. */
+/* Of one span on either side; how much that is, at most size. 0: it is not known; -1: another driver's. Notes whether a side is memory that no driver
+ * knows. */
 static int64_t piece_of(const struct weft_device_queue *queue, const void *destination, const void *source,
-                        size_t size)
+                        size_t size, int *is_pinned)
 {
     int places[2];
     size_t to = weft_ze_left_in_span(queue->device, destination, &places[0]);
@@ -176,34 +189,40 @@ static int64_t piece_of(const struct weft_device_queue *queue, const void *desti
     for (int i = 0; i < 2; i++) {
         if (places[i] >= 0 && places[i] != queue->place)
             return -1;
+        *is_pinned |= places[i] < 0;
     }
     size_t least = to < from ? to : from;
     return (int64_t)(least < size ? least : size);
 }
 
-/* Looks at all of it before any of it is appended. */
+/* Looks at all of it before any of it is appended, and again at each piece behind the first. */
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size)
 {
     struct weft_device *device = queue->device;
     ze_result_t result = ZE_RESULT_SUCCESS;
-    int64_t piece;
-    if (!size)
-        return WEFT_OK;
+    int64_t first = 0, piece;
+    int is_pinned = 0, status = WEFT_OK;
+    if (!size || (status = weft_ze_queue_check(queue)) != WEFT_OK)
+        return status;
     for (size_t done = 0; done < size; done += (size_t)piece) {
-        piece = piece_of(queue, (char *)destination + done, (const char *)source + done, size - done);
+        piece =
+            piece_of(queue, (char *)destination + done, (const char *)source + done, size - done, &is_pinned);
         if (piece < 0)
             return device->params.fail(WEFT_UNSUPPORTED,
                                        "copying from %p to %p on device %d: memory of another driver", source,
                                        destination, queue->ordinal);
         if (!piece)
             return refuse(queue, destination, source, size);
+        first = done ? first : piece;
     }
-    if (queue->is_open_ended)
+    if (is_pinned)
+        result = weft_ze_channel_turn(queue);
+    if (result == ZE_RESULT_SUCCESS && queue->is_open_ended)
         result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = NULL});
     for (size_t done = 0; done < size && result == ZE_RESULT_SUCCESS; done += (size_t)piece) {
         struct weft_ze_command copy = {.destination = (char *)destination + done,
                                        .source = (const char *)source + done};
-        piece = piece_of(queue, copy.destination, copy.source, size - done);
+        piece = done ? piece_of(queue, copy.destination, copy.source, size - done, &is_pinned) : first;
         if (piece <= 0)
             return refuse(queue, destination, source, size); /* freed just now */
         copy.size = (size_t)piece;
@@ -216,17 +235,31 @@ int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void 
                               destination, queue->ordinal);
 }
 
+/* What the queue waits for, as long as that has not come, for an event behind it: where the one is lost the other never comes. NULL. */
+static struct weft_device_event *wait_ahead(const struct weft_device_queue *queue)
+{
+    if (!queue->waited ||
+        queue->device->driver.zeEventQueryStatus(queue->waited->handle) == ZE_RESULT_SUCCESS)
+        return NULL;
+    weft_ze_event_use(queue->waited);
+    return queue->waited;
+}
+
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **marked)
 {
+    int status = weft_ze_queue_check(queue);
+    if (status != WEFT_OK)
+        return status;
     struct weft_device_event *event = weft_ze_event_get(queue->device, queue->ordinal);
     if (!event)
         return WEFT_NOMEM; /* the text has been given */
     ze_result_t result = weft_ze_channel_append(queue, &(struct weft_ze_command){.signal = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(event);
+        weft_ze_channel_drop(queue, event);
         return weft_ze_fail(queue->device, result, "marking a place in a queue of device %d", queue->ordinal);
     }
     queue->is_open_ended = 0;
+    event->awaits = wait_ahead(queue);
     *marked = event;
     return WEFT_OK;
 }
@@ -234,6 +267,9 @@ int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **mar
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event)
 {
     struct weft_device *device = queue->device;
+    int status = weft_ze_queue_check(queue);
+    if (status != WEFT_OK)
+        return status;
     if (event->place != queue->place)
         return device->params.fail(
             WEFT_UNSUPPORTED, "device %d cannot wait for an event of device %d, which is another driver's",
@@ -249,7 +285,7 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
         result = weft_ze_channel_append(
             queue, &(struct weft_ze_command){.signal = behind->handle, .wait = event->handle});
     if (result != ZE_RESULT_SUCCESS) {
-        weft_ze_event_unused(behind);
+        weft_ze_channel_drop(queue, behind);
         return weft_ze_fail(device, result, "waiting for an event of device %d on device %d", event->ordinal,
                             queue->ordinal);
     }
@@ -261,6 +297,8 @@ int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *eve
 
 void weft_ze_queue_stands(struct weft_device_queue *queue, struct weft_device_event *behind)
 {
+    if (!behind->awaits)
+        behind->awaits = wait_ahead(queue);
     if (queue->waited)
         weft_ze_event_put(queue->waited);
     queue->waited = behind;

@@ -20,11 +20,6 @@ struct weft_ze_resident {
     struct weft_ze_resident *next;
 };
 
-static ze_context_handle_t context_of(const struct weft_device *device, int ordinal)
-{
-    return device->places[device->ordinals[ordinal].place].context;
-}
-
 int weft_ze_is_resident(struct weft_device *device, int ordinal, const struct weft_device_span *span)
 {
     if (span->kind != WEFT_MEMORY_DEVICE || span->ordinal == ordinal)
@@ -77,7 +72,7 @@ static int is_in_pool(const struct weft_device *device, int ordinal, const struc
     for (int i = 0; i < 3; i++) {
         properties[i] =
             (ze_memory_allocation_properties_t){.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
-        if (device->driver.zeMemGetAllocProperties(context_of(device, ordinal),
+        if (device->driver.zeMemGetAllocProperties(weft_ze_context_of(device, ordinal),
                                                    (const void *)(uintptr_t)addresses[i], &properties[i],
                                                    NULL) != ZE_RESULT_SUCCESS)
             properties[i].type = ZE_MEMORY_TYPE_UNKNOWN;
@@ -99,7 +94,7 @@ static ze_result_t make(struct weft_device *device, int ordinal, const struct we
     *added = (struct weft_ze_resident){ordinal, span->base, span->identity, span->length, NULL};
     ze_result_t result = is_in_pool(device, ordinal, span)
                              ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
-                             : device->driver.zeContextMakeMemoryResident(context_of(device, ordinal),
+                             : device->driver.zeContextMakeMemoryResident(weft_ze_context_of(device, ordinal),
                                                                           device->ordinals[ordinal].device,
                                                                           base, span->length);
     if (result == ZE_RESULT_SUCCESS)
@@ -156,7 +151,7 @@ void weft_ze_residents_end(struct weft_device *device, int is_here)
     while ((one = device->residents)) {
         device->residents = one->next;
         if (is_here && is_there(device, one))
-            device->driver.zeContextEvictMemory(context_of(device, one->ordinal),
+            device->driver.zeContextEvictMemory(weft_ze_context_of(device, one->ordinal),
                                                 device->ordinals[one->ordinal].device,
                                                 (void *)(uintptr_t)one->base, one->length);
         free(one);

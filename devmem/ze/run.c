@@ -91,8 +91,9 @@ static ze_result_t queue_up(struct weft_device_queue *queue, const struct weft_d
         result = launch(queue, kernel, steps, used, collective->stop, end);
     if (result != ZE_RESULT_SUCCESS) {
         if (end)
-            weft_ze_event_unused(end);
-        weft_ze_steps_drop(queue, steps);
+            weft_ze_channel_drop(queue, end);
+        if (queue->broken == ZE_RESULT_SUCCESS)
+            weft_ze_steps_drop(queue, steps);
         return result;
     }
     weft_ze_event_use(end);
@@ -120,7 +121,9 @@ int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collec
     struct weft_ze_steps *steps;
     if (!weft_ze_meets(queue->device, queue->ordinal))
         return refuse(queue);
-    int status = collective_check(queue, collective);
+    int status = weft_ze_queue_check(queue);
+    if (status == WEFT_OK)
+        status = collective_check(queue, collective);
     if (status != WEFT_OK)
         return status;
     int family = weft_kernel_family(collective->dtype, collective->op);

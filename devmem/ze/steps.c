@@ -6,11 +6,6 @@
 
 #define STEPS_BYTES 4096 /* least */
 
-static ze_context_handle_t context_of(const struct weft_device_queue *queue)
-{
-    return queue->device->places[queue->place].context;
-}
-
 static ze_result_t steps_make(struct weft_device_queue *queue, size_t bytes, struct weft_ze_steps **made)
 {
     const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
@@ -19,8 +14,9 @@ static ze_result_t steps_make(struct weft_device_queue *queue, size_t bytes, str
     if (!steps)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     steps->bytes = bytes > STEPS_BYTES ? bytes : STEPS_BYTES;
-    ze_result_t result = queue->device->driver.zeMemAllocHost(context_of(queue), &desc, steps->bytes,
-                                                              WEFT_KERNEL_VECTOR_BYTES, &words);
+    ze_result_t result =
+        queue->device->driver.zeMemAllocHost(weft_ze_context_of(queue->device, queue->ordinal), &desc,
+                                             steps->bytes, WEFT_KERNEL_VECTOR_BYTES, &words);
     if (result != ZE_RESULT_SUCCESS) {
         free(steps);
         return result;
@@ -52,7 +48,7 @@ void weft_ze_steps_drop(struct weft_device_queue *queue, struct weft_ze_steps *d
     while (*at != dropped)
         at = &(*at)->next;
     *at = dropped->next;
-    queue->device->driver.zeMemFree(context_of(queue), dropped->words);
+    queue->device->driver.zeMemFree(weft_ze_context_of(queue->device, queue->ordinal), dropped->words);
     free(dropped);
 }
 

@@ -158,8 +158,11 @@ ze_result_t weft_ze_stream_append(struct weft_device *device, int ordinal,
                                   const struct weft_device_event *wait)
 {
     const struct weft_ze_driver *driver = &device->driver;
-    if (stream->list)
-        return fill(driver, stream->list, signal, wait);
+    if (stream->list) {
+        ze_result_t filled = fill(driver, stream->list, signal, wait);
+        signal->is_loose = weft_ze_may_run(filled);
+        return filled;
+    }
     struct weft_ze_batch *batch = take(device, ordinal, stream->group);
     ze_result_t result = batch ? ZE_RESULT_SUCCESS : make(device, ordinal, stream->group, &batch);
     if (result != ZE_RESULT_SUCCESS)
@@ -167,9 +170,11 @@ ze_result_t weft_ze_stream_append(struct weft_device *device, int ordinal,
     result = fill(driver, batch->list, signal, wait);
     if (result == ZE_RESULT_SUCCESS)
         result = driver->zeCommandListClose(batch->list);
-    if (result == ZE_RESULT_SUCCESS)
-        result = driver->zeCommandQueueExecuteCommandLists(stream->commands, 1, &batch->list, NULL);
     if (result == ZE_RESULT_SUCCESS) {
+        result = driver->zeCommandQueueExecuteCommandLists(stream->commands, 1, &batch->list, NULL);
+        signal->is_loose = weft_ze_may_run(result);
+    }
+    if (result == ZE_RESULT_SUCCESS || signal->is_loose) {
         keep(device, ordinal, batch, signal);
         return result;
     }

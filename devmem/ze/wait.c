@@ -13,7 +13,6 @@
  * that a device waits for.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "devmem/ze/ze.h"
 
@@ -53,7 +52,7 @@ int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, st
         return WEFT_NOMEM; /* the text has been given */
     }
     ze_result_t result = weft_ze_stream_append(device, ordinal, &stream, wait->passed, wait->opens);
-    if (result != ZE_RESULT_SUCCESS) {
+    if (result != ZE_RESULT_SUCCESS && !wait->passed->is_loose) {
         weft_ze_event_unused(wait->passed);
         weft_ze_event_unused(wait->opens);
         free(wait);
@@ -61,6 +60,10 @@ int weft_ze_wait_stream(struct weft_device *device, int ordinal, void *given, st
     }
     weft_ze_event_use(wait->opens);
     wait->passed->awaits = wait->opens;
+    if (result != ZE_RESULT_SUCCESS) { /* the stream may yet come there, and must not stay */
+        weft_ze_wait_free(wait);
+        return weft_ze_fail(device, result, "putting a wait into stream %p of device %d", given, ordinal);
+    }
     *made = wait;
     return WEFT_OK;
 }
@@ -80,7 +83,7 @@ static void leave_to(struct weft_device_wait *wait, int opener)
 int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *queue)
 {
     struct weft_device *device = wait->device;
-    if (device->pid != getpid()) /* a forked child's copy: the stream is the parent's */
+    if (weft_ze_is_child(device)) /* a forked child's copy: the stream is the parent's */
         return WEFT_OK;
     if (queue && queue->place == wait->opens->place) {
         leave_to(wait, queue->ordinal);
@@ -89,6 +92,9 @@ int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *q
             queue->is_open_ended = 0;
             return WEFT_OK;
         }
+        pthread_mutex_lock(&device->lock);
+        wait->is_kept = 1;
+        pthread_mutex_unlock(&device->lock);
     }
     ze_result_t result = device->driver.zeEventHostSignal(wait->opens->handle);
     return result == ZE_RESULT_SUCCESS
@@ -99,7 +105,7 @@ int weft_ze_wait_open(struct weft_device_wait *wait, struct weft_device_queue *q
 void weft_ze_wait_free(struct weft_device_wait *wait)
 {
     struct weft_device *device = wait->device;
-    if (device->pid != getpid()) {
+    if (weft_ze_is_child(device)) {
         free(wait);
         return;
     }

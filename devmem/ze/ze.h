@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <unistd.h>
 #include <weft/device.h>
 
 #include "devmem/ze/driver.h"
@@ -43,6 +44,7 @@ struct weft_device_event {
     struct weft_device_event *awaits; /* what a queue or a stream waits for in front of this one */
     uint64_t *ticks; /* the device's time there, in host memory of the driver's; NULL: none was wanted yet */
     int is_timed;
+    int is_loose; /* the call that was to put it into a stream has failed, and it may be signalled all the same */
     struct weft_device_event *next; /* retired, or unused */
 };
 
@@ -74,7 +76,7 @@ struct weft_device_wait {
     struct weft_device *device;
     struct weft_device_event *opens, *passed;
     int opener;  /* the ordinal of the queue that it was left to; -1: none */
-    int is_kept; /* opens, for ever: the host has signalled it, and the queue may yet */
+    int is_kept; /* opens, for ever: the host has signalled it, and the queue may yet, also where it failed */
     int is_free; /* nobody but a queue has it any more */
     struct weft_device_wait *next;
 };
@@ -129,6 +131,9 @@ struct weft_ze_channel {
     ze_command_list_handle_t list;      /* an immediate one; NULL where the driver has none: */
     ze_command_queue_handle_t commands; /* a command queue, and lists for it */
     struct weft_ze_batch *batches;
+    ze_command_list_handle_t former; /* the immediate one, where it had one before; NULL */
+    struct weft_device_event *turn;  /* behind what that holds, */
+    int is_turning;                  /* for which the command queue's first list has to wait */
 };
 
 enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
@@ -158,8 +163,9 @@ struct weft_device_queue {
     struct weft_device *device;
     int ordinal, place;
     struct weft_ze_channel channel;
-    int is_open_ended; /* its last commands may run beside what follows: a barrier has to be between */
-    void *borrowed;    /* memory for what kernels do not reach, launch.c; NULL: none was needed */
+    int is_open_ended;  /* its last commands may run beside what follows: a barrier has to be between */
+    ze_result_t broken; /* why it takes nothing any more: channel.c; ZE_RESULT_SUCCESS: it does */
+    void *borrowed;     /* memory for what kernels do not reach, launch.c; NULL: none was needed */
     struct weft_ze_steps *steps;      /* of device collectives, run.c */
     struct weft_device_event *waited; /* behind its last wait; NULL: none */
     struct weft_device_event *end;    /* for closing */
@@ -167,6 +173,18 @@ struct weft_device_queue {
 };
 
 extern const struct weft_device_ops weft_ze_ops;
+
+/* Weft's own context of the ordinal's driver. */
+static inline ze_context_handle_t weft_ze_context_of(const struct weft_device *device, int ordinal)
+{
+    return device->places[device->ordinals[ordinal].place].context;
+}
+
+/* Whether this is a forked child. There nobody else has a lock of the kind's, or gives it back, and no driver may be called. */
+static inline int weft_ze_is_child(const struct weft_device *device)
+{
+    return device->pid != getpid();
+}
 
 /* --- error.c */
 
@@ -237,7 +255,7 @@ void weft_ze_event_use(struct weft_device_event *event);
 void weft_ze_event_put(struct weft_device_event *event);
 /* The last, of who marked it. */
 void weft_ze_event_free(struct weft_device_event *event);
-/* Gives back one that nothing signals. */
+/* Gives back one that nothing signals; a loose one, when it has been signalled. */
 void weft_ze_event_unused(struct weft_device_event *event);
 int weft_ze_test(struct weft_device_event *event);
 /* What the driver says of it; ZE_RESULT_ERROR_DEVICE_LOST also where only the device says so, or that of what the event waits for. Then work may go
@@ -276,8 +294,14 @@ ze_result_t weft_ze_channel_open(struct weft_device *device, int ordinal, int is
                                  struct weft_ze_channel *channel);
 /* Nothing of it is in flight. */
 void weft_ze_channel_close(struct weft_device *device, struct weft_ze_channel *channel);
-/* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. */
+/* Has all that follows go to a command queue, behind what the immediate list holds. Where it fails the channel is as it was. */
+ze_result_t weft_ze_channel_turn(struct weft_device_queue *queue);
+/* Appends a command that is ordered behind nothing but barriers: in a command queue each is one. A queue that has broken takes none. */
 ze_result_t weft_ze_channel_append(struct weft_device_queue *queue, const struct weft_ze_command *command);
+/* What was to signal the event could not be appended: it is given back, or kept where the queue has broken. */
+void weft_ze_channel_drop(const struct weft_device_queue *queue, struct weft_device_event *event);
+/* Whether the driver may run later what this result is of: memory was short when it was to be submitted. */
+int weft_ze_may_run(ze_result_t result);
 /* To any list. */
 ze_result_t weft_ze_list_append(const struct weft_ze_driver *driver, ze_command_list_handle_t list,
                                 const struct weft_ze_command *command);
@@ -345,6 +369,8 @@ void weft_ze_queue_close(struct weft_device_queue *queue);
 int weft_ze_copy(struct weft_device_queue *queue, void *destination, const void *source, size_t size);
 int weft_ze_mark(struct weft_device_queue *queue, struct weft_device_event **event);
 int weft_ze_await(struct weft_device_queue *queue, struct weft_device_event *event);
+/* WEFT_OK, or the status with a text where the queue takes nothing any more, or is a forked child's copy. */
+int weft_ze_queue_check(const struct weft_device_queue *queue);
 /* Ends command lists that were left, where what they waited for has come. */
 void weft_ze_queues_sweep(struct weft_device *device);
 /* The same, and waits a little for the others. */

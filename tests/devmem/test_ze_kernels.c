@@ -192,10 +192,12 @@ static int refuse_memory(void)
     fake->append_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_NOMEM && strstr(ze_said, "launching weft_ze_float32_sum"));
     fake->append_result = 0;
-    ops.queue_close(queue);
+    ZE_CHECK(ops.reduce(queue, &reduction) == WEFT_NOMEM && strstr(ze_said, "takes nothing any more"));
     ZE_CHECK(ops.release(device, memory) == WEFT_OK && ops.release(device, far) == WEFT_OK &&
              ops.release(device, others) == WEFT_OK);
-    return end();
+    ops.queue_close(queue); /* which is left: its last commands may yet run */
+    ops.close(device);
+    return fake->violations || fake->allocations || fake->lists != 1;
 }
 
 /* --- devices that lack something */

@@ -294,6 +294,51 @@ static int use_in_child(void)
     return 0;
 }
 
+/* A lock that another thread of the parent has had at the fork is never given back in the child, so nothing there may wait for one. */
+static int clean_in_child(void)
+{
+    static char page[4096] __attribute__((aligned(4096)));
+    struct ze_fake *fake = ze_scene_load();
+    ZE_CHECK(fake);
+    fake->device_count = 1;
+    struct weft_device *device = ze_scene_open();
+    struct weft_device_queue *queue;
+    struct weft_device_event *event, *more;
+    void *memory;
+    int status;
+    ZE_CHECK(device && ops->allocate(device, 0, WEFT_MEMORY_DEVICE, 100, &memory) == WEFT_OK);
+    ZE_CHECK(ops->pin(device, page, sizeof page) == WEFT_OK && ops->queue_open(device, 0, &queue) == WEFT_OK);
+    ZE_CHECK(ops->mark(queue, &event) == WEFT_OK);
+    pthread_mutex_lock(&device->lock);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(10); /* instead of waiting for ever */
+        int wrong = ops->test(event) != WEFT_INVALID || !strstr(ze_said, "forked");
+        wrong |= (ops->mark(queue, &more) != WEFT_INVALID || !strstr(ze_said, "forked")) << 1;
+        wrong |= (ops->await(queue, event) != WEFT_INVALID) << 2;
+        wrong |= (ops->unpin(device, page, sizeof page) != WEFT_OK) << 3;
+        ops->event_free(event);
+        ops->queue_close(queue);
+        wrong |= (ops->release(device, memory) != WEFT_OK) << 4;
+        ops->close(device);
+        _exit(wrong);
+    }
+    pthread_mutex_unlock(&device->lock);
+    ZE_CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    ops->event_free(event);
+    ops->queue_close(queue);
+    ZE_CHECK(ops->unpin(device, page, sizeof page) == WEFT_OK && ops->release(device, memory) == WEFT_OK);
+    ops->close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->allocations);
+    return 0;
+}
+
+static void test_clean_in_child(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(clean_in_child), 0);
+}
+
 static void test_use_in_child(void **state)
 {
     (void)state;
@@ -367,11 +412,12 @@ static void test_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),        cmocka_unit_test(test_numbers_of_others),
-        cmocka_unit_test(test_list_little), cmocka_unit_test(test_cost_nothing),
-        cmocka_unit_test(test_miss),        cmocka_unit_test(test_no_driver),
-        cmocka_unit_test(test_fail_once),   cmocka_unit_test(test_use_in_child),
-        cmocka_unit_test(test_plant),       cmocka_unit_test(test_layer),
+        cmocka_unit_test(test_list),           cmocka_unit_test(test_numbers_of_others),
+        cmocka_unit_test(test_list_little),    cmocka_unit_test(test_cost_nothing),
+        cmocka_unit_test(test_miss),           cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_fail_once),      cmocka_unit_test(test_use_in_child),
+        cmocka_unit_test(test_clean_in_child), cmocka_unit_test(test_plant),
+        cmocka_unit_test(test_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

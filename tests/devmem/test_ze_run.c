@@ -187,6 +187,33 @@ static int fail_behind(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+/* A launch that has failed as memory was short may run later: its steps stay as they are, and the queue takes nothing any more. */
+static int fail_late(void)
+{
+    struct weft_device_queue *queue;
+    uint64_t *words;
+    struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .value = 1};
+    ZE_CHECK(begin(&queue, &words) == 0);
+    step.word = words + 1;
+    const struct weft_device_collective signal = {.size = sizeof signal,
+                                                  .dtype = WEFT_INT32,
+                                                  .op = WEFT_SUM,
+                                                  .step_count = 1,
+                                                  .steps = &step,
+                                                  .stop = words};
+    int before = fake->allocations;
+    fake->append_late = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.run(queue, &signal) == WEFT_NOMEM && strstr(ze_said, "launching a device collective"));
+    fake->append_late = 0;
+    ZE_CHECK(fake->allocations == before + 1);
+    ZE_CHECK(ops.run(queue, &signal) == WEFT_NOMEM && strstr(ze_said, "takes nothing any more"));
+    ops.queue_close(queue);
+    ZE_CHECK(fake->allocations == before + 1 && words[1] == 0);
+    ZE_CHECK(ops.release(device, words) == WEFT_OK);
+    ops.close(device);
+    return fake->violations != 0;
+}
+
 /* --- before peers wait */
 
 static int ask(struct weft_device_queue *queue, weft_dtype dtype)
@@ -478,6 +505,7 @@ TEST(test_build, no_module)
 TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
 TEST(test_behind, fail_behind)
+TEST(test_late, fail_late)
 TEST(test_asked, load_when_asked)
 TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
@@ -505,6 +533,7 @@ int main(void)
                                        cmocka_unit_test(test_at_once),
                                        cmocka_unit_test(test_absent),
                                        cmocka_unit_test(test_behind),
+                                       cmocka_unit_test(test_late),
                                        cmocka_unit_test(test_asked),
                                        cmocka_unit_test(test_asked_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);

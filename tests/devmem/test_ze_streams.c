@@ -436,18 +436,19 @@ static int open_twice(void)
     return end(stream);
 }
 
-/* What waits for an event of a lost device fails, on whatever device it waits. */
+/* What waits for an event of a lost device fails, on whatever device it waits, and so does what is marked behind that. */
 static int await_lost(void)
 {
     void *stream;
     struct weft_device_queue *queues[2];
-    struct weft_device_event *never, *marked;
+    struct weft_device_event *never, *marked, *behind;
     ZE_CHECK(begin(&stream, NULL) == 0);
     for (int i = 0; i < 2; i++)
         ZE_CHECK(ops.queue_open(device, i, &queues[i]) == WEFT_OK);
     ZE_CHECK((never = weft_ze_event_get(device, 1)) && ops.await(queues[1], never) == WEFT_OK);
     ZE_CHECK(ops.mark(queues[1], &marked) == WEFT_OK && ops.await(queues[0], marked) == WEFT_OK);
     ZE_CHECK(weft_ze_event_state(queues[0]->waited) == ZE_RESULT_NOT_READY);
+    ZE_CHECK(ops.mark(queues[0], &behind) == WEFT_OK && ops.test(behind) == 0);
     fake->events_keep_quiet = 1;
     fake->is_lost = 1u << 1;
     ze_result_t result = ZE_RESULT_NOT_READY;
@@ -456,10 +457,12 @@ static int await_lost(void)
         result = weft_ze_event_state(queues[0]->waited);
     }
     ZE_CHECK(result == ZE_RESULT_ERROR_DEVICE_LOST);
+    ZE_CHECK(ops.test(behind) == WEFT_SYSTEM && strstr(ze_said, "work on device 0 has failed"));
     fake->events_keep_quiet = fake->is_lost = 0;
     ZE_CHECK(device->driver.zeEventHostSignal(never->handle) == ZE_RESULT_SUCCESS);
     ops.event_free(never);
     ops.event_free(marked);
+    ops.event_free(behind);
     for (int i = 0; i < 2; i++)
         ops.queue_close(queues[i]);
     return end(stream);

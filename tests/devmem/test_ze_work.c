@@ -277,6 +277,94 @@ static void test_no_immediate(void **state)
     assert_int_equal(test_child(go_without_immediate_lists), 0);
 }
 
+/* A copy of pinned memory never has its caller wait in the driver: what it stands behind may have to come from that thread. It is in order with
+ * what the queue holds, and reads its source when it comes to it. */
+static int copy_pinned(void)
+{
+    enum { SIZE = 4096 };
+    static char pages[2 * SIZE] __attribute__((aligned(SIZE)));
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    struct weft_device_event *late, *end;
+    char *memory, *old;
+    ZE_CHECK(fake && ops.pin(device, pages, sizeof pages) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, 2 * SIZE, (void **)&memory) == WEFT_OK);
+    ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, SIZE, (void **)&old) == WEFT_OK);
+    ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK && (late = weft_ze_event_get(device, 0)));
+    memset(old, 1, SIZE);
+    ZE_CHECK(ops.await(queue, late) == WEFT_OK);
+    ZE_CHECK(ops.copy(queue, memory, old, SIZE) == WEFT_OK);
+    ZE_CHECK(ops.copy(queue, memory + SIZE, memory, SIZE) == WEFT_OK);
+    fake->list_result = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    ZE_CHECK(ops.copy(queue, memory, pages, SIZE) == WEFT_NOMEM && strstr(ze_said, "copying 4096 bytes"));
+    fake->list_result = 0;
+    ZE_CHECK(ops.copy(queue, memory, pages, SIZE) == WEFT_OK);
+    ZE_CHECK(ops.copy(queue, pages + SIZE, memory, SIZE) == WEFT_OK);
+    ZE_CHECK(ops.copy(queue, old, memory + SIZE, SIZE) == WEFT_OK && ops.mark(queue, &end) == WEFT_OK);
+    ZE_CHECK(ops.test(end) == 0 && fake->copies_waited == 0);
+    memset(pages, 2, SIZE);
+    memset(old, 3, SIZE);
+    ZE_CHECK(device->driver.zeEventHostSignal(late->handle) == ZE_RESULT_SUCCESS);
+    while (ops.test(end) == 0)
+        usleep(20);
+    ZE_CHECK(ops.test(end) == 1 && pages[SIZE] == 2 && pages[2 * SIZE - 1] == 2 && old[0] == 3);
+    ops.event_free(end);
+    ops.event_free(late);
+    ops.queue_close(queue);
+    ZE_CHECK(ops.unpin(device, pages, sizeof pages) == WEFT_OK);
+    ZE_CHECK(ops.release(device, memory) == WEFT_OK && ops.release(device, old) == WEFT_OK);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts && !fake->lists && !fake->queues && !fake->pools);
+    return 0;
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(copy_pinned), 0);
+}
+
+static __typeof__(zeMemGetAddressRange) *find_range;
+static int ranges_found;
+
+static ze_result_t count_ranges(ze_context_handle_t context, const void *memory, void **base, size_t *size)
+{
+    ranges_found++;
+    return find_range(context, memory, base, size);
+}
+
+/* The driver is asked once for each side of a copy, and again for what lies in a second allocation. */
+static int ask_once(void)
+{
+    struct weft_device *device;
+    struct ze_fake *fake = begin(&device);
+    struct weft_device_queue *queue;
+    char *memory[3];
+    ZE_CHECK(fake && ops.queue_open(device, 0, &queue) == WEFT_OK);
+    for (int i = 0; i < 3; i++) /* side by side, where the driver has pages */
+        ZE_CHECK(ops.allocate(device, 0, WEFT_MEMORY_DEVICE, i < 2 ? 4096 : 8192, (void **)&memory[i]) ==
+                 WEFT_OK);
+    ZE_CHECK(memory[1] == memory[0] + 4096);
+    find_range = device->driver.zeMemGetAddressRange;
+    device->driver.zeMemGetAddressRange = count_ranges;
+    ZE_CHECK(ops.copy(queue, memory[0], memory[1], 4096) == WEFT_OK && ranges_found == 2);
+    ZE_CHECK(ops.copy(queue, memory[2], memory[0], 8192) == WEFT_OK && ranges_found == 2 + 4 + 2);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1);
+    ops.queue_close(queue);
+    for (int i = 0; i < 3; i++)
+        ZE_CHECK(ops.release(device, memory[i]) == WEFT_OK);
+    ops.close(device);
+    ZE_CHECK(fake->violations == 0 && !fake->contexts);
+    return 0;
+}
+
+static void test_asked(void **state)
+{
+    (void)state;
+    assert_int_equal(test_child(ask_once), 0);
+}
+
 /* Many events at once: used again when nobody waits for them any more, whoever gave them back first. */
 static int use_events_again(void)
 {
@@ -469,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_lost),         cmocka_unit_test(test_no_immediate),
         cmocka_unit_test(test_events),       cmocka_unit_test(test_plant),
         cmocka_unit_test(test_close),        cmocka_unit_test(test_plant_external),
+        cmocka_unit_test(test_pinned),       cmocka_unit_test(test_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

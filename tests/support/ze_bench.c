@@ -43,7 +43,9 @@ static int count_left(const struct device_seat *seat)
     if (fake->allocations || fake->lists || fake->queues)
         fprintf(stderr, "left on the fake: %d allocations, %d command lists\n", fake->allocations,
                 fake->lists);
-    return fake->violations || fake->allocations || fake->lists || fake->queues;
+    if (fake->copies_waited)
+        fprintf(stderr, "%u copies waited in the driver\n", fake->copies_waited);
+    return fake->violations || fake->allocations || fake->lists || fake->queues || fake->copies_waited;
 }
 
 static int check_imports(const struct device_seat *seat, int wanted)

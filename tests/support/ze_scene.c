@@ -23,6 +23,8 @@ struct ze_fake *ze_scene_load(void)
     struct ze_fake *fake = library ? dlsym(library, "ze_fake") : NULL;
     if (!fake)
         fprintf(stderr, "%s\n", dlerror());
+    else
+        fake->copies_wait = 1;
     return fake;
 }
 

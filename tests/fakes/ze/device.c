@@ -2,6 +2,7 @@
 /* Devices and what they are. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/fakes/ze/fake.h"
 
@@ -243,4 +244,18 @@ ze_result_t fake_device_groups(ze_device_handle_t device, uint32_t *count,
     }
     *count = wanted;
     return ZE_RESULT_SUCCESS;
+}
+
+void fake_note_time(uint64_t *ticks)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    uint64_t time = ns / FAKE_TICK_NS;
+    if (ze_fake.time_count) {
+        time = ze_fake.times[0];
+        ze_fake.times[0] = ze_fake.times[1];
+        ze_fake.time_count--;
+    }
+    *ticks = time & ((UINT64_C(1) << (ze_fake.time_bits ? ze_fake.time_bits : 32)) - 1);
 }

@@ -56,6 +56,8 @@ ze_result_t fake_device_status(ze_device_handle_t device);
 ze_result_t fake_device_compute(ze_device_handle_t device, ze_device_compute_properties_t *properties);
 ze_result_t fake_device_modules(ze_device_handle_t device, ze_device_module_properties_t *properties);
 uint32_t fake_group_size(void);
+/* What the devices' clock says. With fake_lock. */
+void fake_note_time(uint64_t *ticks);
 /* Of the queues of a group: one, or two. */
 uint32_t fake_index_count(void);
 ze_device_handle_t fake_device_handle(int index);

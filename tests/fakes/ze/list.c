@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Command lists and queues. Immediate lists and queues have a thread each, other lists keep their commands until a queue gets them. Commands
  * between two barriers run in any order, says the specification: here the last one comes first, so that a barrier that is missing is missed. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/fakes/ze/fake_kernel.h"
+#include "tests/fakes/ze/fake_memory.h"
 
 #define WAITS         8
 #define PATTERN_BYTES 16
+#define COPY_WAIT_S   5
 
 enum what { BARRIER, LAUNCH, COPY, FILL, TIME };
 
@@ -40,7 +43,8 @@ struct fake_list {
     _Atomic int users;
     uint32_t group, index; /* of command queues */
     struct command *first, **end;
-    pthread_t thread; /* not of a recorded one */
+    struct command *late; /* whose append has failed */
+    pthread_t thread;     /* not of a recorded one */
 };
 
 #define INDICES 2
@@ -93,21 +97,6 @@ static void run_kernel(const struct command *command)
     pthread_mutex_lock(&fake_lock);
 }
 
-/* The device's clock. With fake_lock. */
-static void note_time(uint64_t *ticks)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    uint64_t time = ns / FAKE_TICK_NS;
-    if (ze_fake.time_count) {
-        time = ze_fake.times[0];
-        ze_fake.times[0] = ze_fake.times[1];
-        ze_fake.time_count--;
-    }
-    *ticks = time & ((UINT64_C(1) << (ze_fake.time_bits ? ze_fake.time_bits : 32)) - 1);
-}
-
 /* Without the lock: others go on. */
 static void spin(const int *flag)
 {
@@ -135,7 +124,7 @@ static void run(struct fake_list *list, struct command *command)
     else if (command->what == COPY)
         memmove(command->destination, command->source, command->size);
     else if (command->what == TIME)
-        note_time(command->destination);
+        fake_note_time(command->destination);
     for (size_t i = 0; command->what == FILL && i < command->size; i++)
         ((unsigned char *)command->destination)[i] = command->pattern[i % command->pattern_size];
     use(command, -1);
@@ -271,6 +260,7 @@ static ze_result_t destroy(struct fake_list *found, const char *call)
         return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
     if (found->kind != RECORDED)
         pthread_join(found->thread, NULL);
+    *found->end = found->late;
     while ((command = found->first)) {
         found->first = command->next;
         free(command);
@@ -368,6 +358,31 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     return ZE_RESULT_SUCCESS;
 }
 
+/* Intel's driver copies ordinary memory by the processor, and has who appends the copy wait without an end until an immediate list is empty.
+ * Here the wait has one, so that a test fails and does not hang. With fake_lock. */
+static void wait_to_copy(const struct fake_list *to, const struct command *copy)
+{
+    struct timespec until;
+    int is_ordinary = copy->what == COPY && !(fake_find(copy->to) && fake_find(copy->from_memory));
+    if (!ze_fake.copies_wait || to->kind != IMMEDIATE || !is_ordinary || !to->in_flight)
+        return;
+    ze_fake.copies_waited++;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += COPY_WAIT_S;
+    while (to->in_flight && pthread_cond_timedwait(&fake_moved, &fake_lock, &until) != ETIMEDOUT)
+        ;
+}
+
+/* What Intel's driver has encoded stays in the list where memory is short when it is to be submitted: it goes with what comes next. */
+static void enqueue_late(struct fake_list *to, const char *call)
+{
+    struct command *late;
+    while ((late = to->late)) {
+        to->late = late->next;
+        enqueue(to, late, call);
+    }
+}
+
 static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_event_handle_t signal,
                        uint32_t wait_count, ze_event_handle_t *waits, const char *call)
 {
@@ -389,10 +404,16 @@ static ze_result_t put(struct fake_list *to, const struct command *wanted, ze_ev
     command->wait_count = wait_count;
     ze_result_t result = ZE_RESULT_SUCCESS;
     pthread_mutex_lock(&fake_lock);
+    wait_to_copy(to, command);
     if (to->kind == RECORDED) {
         *to->end = command;
         to->end = &command->next;
+    } else if (ze_fake.append_late) {
+        command->next = to->late;
+        to->late = command;
+        result = (ze_result_t)ze_fake.append_late;
     } else {
+        enqueue_late(to, call);
         result = enqueue(to, command, call);
     }
     pthread_mutex_unlock(&fake_lock);
