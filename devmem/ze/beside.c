@@ -13,8 +13,7 @@
 #include "base/clock.h"
 #include "devmem/ze/launch.h"
 
-#define PROBE_MS 500
-#define POLL_US  20
+#define POLL_US 20
 
 /* What stands where a program's stream would. */
 struct stand {
@@ -22,11 +21,11 @@ struct stand {
     struct weft_device_event *opens, *passed;
 };
 
-static int is_soon(const struct weft_device *device, const struct weft_device_event *event)
+int weft_ze_event_is_soon(const struct weft_device_event *event)
 {
-    int64_t deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
+    int64_t deadline_ns = weft_clock_ns() + WEFT_ZE_SOON_MS * INT64_C(1000000);
     ze_result_t result;
-    while ((result = device->driver.zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
+    while ((result = event->device->driver.zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
            weft_clock_ns() < deadline_ns)
         usleep(POLL_US);
     return result == ZE_RESULT_SUCCESS;
@@ -62,7 +61,7 @@ static int begin(struct weft_device *device, int ordinal, struct stand *stand)
 static void end(struct weft_device *device, struct stand *stand)
 {
     const struct weft_ze_batch *batch = stand->stream.channel.batches;
-    if (is_soon(device, stand->passed) && (!batch || is_soon(device, batch->end)))
+    if (weft_ze_event_is_soon(stand->passed) && (!batch || weft_ze_event_is_soon(batch->end)))
         weft_ze_channel_close(device, &stand->stream.channel);
     weft_ze_event_put(stand->opens);
     weft_ze_event_put(stand->passed);
@@ -71,13 +70,13 @@ static void end(struct weft_device *device, struct stand *stand)
 enum { PASSES_NOT, PASSES, NOT_TRIED, BUSY };
 
 /* Whether what the queue has got by now ends soon. Closing it waits no longer than for what may never come. */
-static int gets_by(struct weft_device *device, struct weft_device_queue *queue)
+static int gets_by(struct weft_device_queue *queue)
 {
     struct weft_device_event *by;
     if (weft_ze_mark(queue, &by) != WEFT_OK)
         return NOT_TRIED;
     weft_ze_queue_stands(queue, by);
-    return is_soon(device, by) ? PASSES : PASSES_NOT;
+    return weft_ze_event_is_soon(by) ? PASSES : PASSES_NOT;
 }
 
 static int run(struct weft_device *device, int ordinal)
@@ -86,13 +85,13 @@ static int run(struct weft_device *device, int ordinal)
     struct weft_device_queue *queue;
     if (weft_ze_queue_make(device, ordinal, &queue) != WEFT_OK)
         return NOT_TRIED;
-    int passes = gets_by(device, queue);
+    int passes = gets_by(queue);
     if (passes == PASSES_NOT)
         passes = BUSY;
     if (passes == PASSES && !begin(device, ordinal, &stand))
         passes = NOT_TRIED;
     if (passes == PASSES) {
-        passes = gets_by(device, queue);
+        passes = gets_by(queue);
         device->driver.zeEventHostSignal(stand.opens->handle);
         end(device, &stand);
     }
@@ -110,7 +109,7 @@ static void find_out(struct weft_device *device, int ordinal, struct weft_ze_lau
         [BUSY] = "Level Zero device %d did not come to a command within %d ms"};
     char text[WEFT_ZE_TEXT];
     int passes = run(device, ordinal), is_again = passes == BUSY && ++launcher->passes_tries < WEFT_ZE_TRIES;
-    snprintf(text, sizeof text, texts[passes], ordinal, PROBE_MS);
+    snprintf(text, sizeof text, texts[passes], ordinal, WEFT_ZE_SOON_MS);
     int is_said = passes == NOT_TRIED && strcmp(text, launcher->passes_text) == 0;
     if (passes != PASSES && !is_again && !is_said)
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);

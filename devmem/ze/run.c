@@ -5,7 +5,7 @@
  * is used again when the event behind the kernel has been signalled. All memory that steps name is the driver's own: pinned memory that it
  * did not allocate is refused, as kernels do not reach it.
  *
- * Where it is not known that kernels in two queues of the device get on beside each other (probe.c), all are refused.
+ * Where it is not known that other queues of the device get on while a kernel waits (probe.c), all are refused.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Kernels, Arguments and Launching; Memory, Residency.
  */

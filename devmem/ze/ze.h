@@ -91,14 +91,14 @@ struct weft_ze_ordinal {
     int is_unlisted;                          /* by its ordinal in the first driver's list */
     struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
     struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
-    atomic_int meets;                         /* enum weft_ze_answer of kernels in two queues, probe.c */
+    atomic_int meets;                         /* enum weft_ze_answer of queues beside a kernel, probe.c */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
     atomic_int is_resident_said;              /* that others' memory cannot be made resident */
     atomic_llong status_ns;                   /* when the driver was last asked whether it is lost, */
     atomic_int is_lost;                       /* and what it has said once */
 };
 
-/* What trying has shown, of kernels that meet (probe.c) and of queues beside streams (beside.c). */
+/* What trying has shown, of queues beside a kernel that waits (probe.c) and of queues beside streams (beside.c). */
 enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
 enum weft_ze_peer { WEFT_ZE_PEER_UNASKED = 0, WEFT_ZE_PEER_REACHED, WEFT_ZE_PEER_UNREACHED };
@@ -324,7 +324,7 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
 int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective);
 /* steps.c; nothing of the queue is in flight. */
 void weft_ze_steps_free(struct weft_device_queue *queue);
-/* Finds out, once, whether two kernels in two queues of the ordinal get on while each waits for the other: runs two. Says in the log where not. */
+/* Finds out, once, whether other queues of the ordinal get on while a kernel waits: has one wait. Says in the log where not. */
 void weft_ze_probe(struct weft_device *device, int ordinal);
 /* What is known of that by now: 1, or 0. Takes no lock. */
 int weft_ze_meets(struct weft_device *device, int ordinal);
@@ -332,6 +332,9 @@ int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_devi
 
 /* --- beside.c */
 
+#define WEFT_ZE_SOON_MS 500
+/* Whether it happens within that time. */
+int weft_ze_event_is_soon(const struct weft_device_event *event);
 /* Whether queues of the ordinal get on beside a stream that waits: 1; 0 with a text of why not. Finds it out once, which may take a while. */
 int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT]);
 

@@ -183,7 +183,6 @@ void fake_collective_run(const struct fake_launch *launch)
         functions[number].run((const ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1], (uint)a[2]);
     else
         weft_ze_probe((ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1],
-                      (const ulong *)(uintptr_t)a[2], (const ulong *)(uintptr_t)a[3],
-                      (ulong *)(uintptr_t)a[4]);
+                      (const ulong *)(uintptr_t)a[2], (ulong *)(uintptr_t)a[3]);
     run_stale(-1);
 }

@@ -68,6 +68,8 @@ struct ze_fake {
     uint32_t one_at_a_time;             /* kernel runs on all devices, whatever queue it is in */
     uint32_t one_index;                 /* each group has one queue, not two */
     uint32_t one_order;                 /* all lists of an index run one behind the other, each command */
+    uint32_t one_engine;                /* all lists of a group share one, which a barrier stalls until all in
+                                         * front of it has ended, whatever list that is in */
     _Atomic uint32_t busy;              /* no kernel begins as long as this is set */
     _Atomic uint32_t stalls;            /* nor any other command */
     uint32_t stale_words;               /* a kernel does not see what the host writes while it runs */
