@@ -28,7 +28,7 @@ struct probe {
     char *words;                         /* in host memory of the driver's */
     struct weft_device_queue *queues[2]; /* with the kernel that waits, and with what has to get by */
     int is_open;                         /* no kernel began, or memory was short */
-    char text[WEFT_ZE_TEXT];             /* why not */
+    char *text;                          /* why not */
 };
 
 static ze_context_handle_t context_of(const struct probe *probe)
@@ -75,7 +75,7 @@ static void say_why(struct probe *probe)
     if (!launcher)
         return;
     const struct weft_ze_module *module = &launcher->modules[weft_ze_module_of(WEFT_ZE_PROBE)];
-    snprintf(probe->text, sizeof probe->text, "%s", module->text);
+    snprintf(probe->text, WEFT_ZE_TEXT, "%s", module->text);
     probe->is_open = module->state == WEFT_ZE_MODULE_UNTRIED;
     pthread_mutex_unlock(&launcher->lock);
 }
@@ -102,15 +102,14 @@ static int start(struct probe *probe, int which, struct weft_device_event **behi
         status = weft_ze_mark(probe->queues[which], behind);
     probe->is_open = status == WEFT_NOMEM;
     if (status != WEFT_OK)
-        snprintf(probe->text, sizeof probe->text, "Level Zero device %d took no work behind a kernel",
+        snprintf(probe->text, WEFT_ZE_TEXT, "Level Zero device %d took no work behind a kernel",
                  probe->ordinal);
     return status == WEFT_OK;
 }
 
 static int is_late(struct probe *probe, const char *what)
 {
-    snprintf(probe->text, sizeof probe->text, "Level Zero device %d %s within %d ms", probe->ordinal, what,
-             WEFT_ZE_SOON_MS);
+    weft_ze_late(probe->text, probe->ordinal, what);
     return 0;
 }
 
@@ -159,68 +158,94 @@ static int close_queue(struct probe *probe, struct weft_device_queue *queue)
     return is_over;
 }
 
-static int run(struct probe *probe)
+/* Memory that kernels may still look at stays until the kind is closed; no other thread tries meanwhile. */
+static void words_end(struct probe *probe, int is_over)
 {
-    struct weft_device *device = probe->device;
-    const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
-    void *words = NULL;
-    int made = 0, is_over = 1;
-    ze_result_t result =
-        device->driver.zeMemAllocHost(context_of(probe), &desc, WORDS * WORD_BYTES, WORD_BYTES, &words);
-    if (result != ZE_RESULT_SUCCESS) {
-        fail(probe, result, "allocating host memory for");
-        return 0;
-    }
-    probe->words = memset(words, 0, WORDS * WORD_BYTES);
-    int status = WEFT_OK;
-    while (made < 2 && (status = weft_ze_queue_make(device, probe->ordinal, &probe->queues[made])) == WEFT_OK)
-        made++;
-    probe->is_open = status == WEFT_NOMEM;
-    if (made < 2)
-        snprintf(probe->text, sizeof probe->text, "Level Zero device %d has no two queues more",
-                 probe->ordinal);
-    int meets = made == 2 && get_on(probe);
-    __atomic_store_n(word_of(probe, STOP), 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < made; i++)
-        is_over &= close_queue(probe, probe->queues[i]);
+    struct weft_ze_ordinal *known = &probe->device->ordinals[probe->ordinal];
     if (is_over)
-        device->driver.zeMemFree(context_of(probe), words);
-    else /* until the kind is closed; no other thread probes */
-        device->ordinals[probe->ordinal].launcher->words[device->ordinals[probe->ordinal].launcher->tries] =
-            words;
-    return meets;
+        probe->device->driver.zeMemFree(context_of(probe), probe->words);
+    else
+        known->launcher->words[known->trials[WEFT_ZE_BESIDE_KERNEL].tries] = probe->words;
 }
 
-void weft_ze_probe(struct weft_device *device, int ordinal)
+static int try_kernel(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])
 {
-    struct probe probe = {.device = device, .ordinal = ordinal};
-    atomic_int *answer = &device->ordinals[ordinal].meets;
-    if (!weft_ze_has_kernels() || atomic_load(answer) != WEFT_ZE_ANSWER_UNTRIED)
-        return;
-    struct weft_ze_launcher *launcher = weft_ze_launcher_look(device, ordinal);
-    if (!launcher)
-        return;
-    pthread_mutex_unlock(&launcher->lock);
-    pthread_mutex_lock(&launcher->probe_lock); /* the others wait for what comes of it */
-    int is_known = atomic_load(answer) != WEFT_ZE_ANSWER_UNTRIED;
-    int meets = is_known ? 1 : run(&probe), is_again = 0;
-    if (!is_known) {
-        pthread_mutex_lock(&launcher->lock);
-        is_again = probe.is_open && ++launcher->tries < WEFT_ZE_TRIES;
-        memcpy(launcher->meets_text, probe.text, sizeof launcher->meets_text);
-        atomic_store(answer, meets      ? WEFT_ZE_ANSWER_YES
-                             : is_again ? WEFT_ZE_ANSWER_UNTRIED
-                                        : WEFT_ZE_ANSWER_NO);
-        pthread_mutex_unlock(&launcher->lock);
+    struct probe probe = {.device = device, .ordinal = ordinal, .text = text};
+    const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void *words = NULL;
+    int made = 0, is_over = 1, status = WEFT_OK;
+    ze_result_t result =
+        device->driver.zeMemAllocHost(context_of(&probe), &desc, WORDS * WORD_BYTES, WORD_BYTES, &words);
+    if (result != ZE_RESULT_SUCCESS) {
+        fail(&probe, result, "allocating host memory for");
+        return probe.is_open ? WEFT_ZE_ANSWER_UNTRIED : WEFT_ZE_ANSWER_NO;
     }
-    if (!meets && !is_again)
-        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; it runs no device collectives", probe.text);
-    pthread_mutex_unlock(&launcher->probe_lock);
+    probe.words = memset(words, 0, WORDS * WORD_BYTES);
+    while (made < 2 && (status = weft_ze_queue_make(device, ordinal, &probe.queues[made])) == WEFT_OK)
+        made++;
+    probe.is_open = status == WEFT_NOMEM;
+    if (made < 2)
+        snprintf(text, WEFT_ZE_TEXT, "Level Zero device %d has no two queues more", ordinal);
+    int gets_on = made == 2 && get_on(&probe);
+    __atomic_store_n(word_of(&probe, STOP), 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < made; i++)
+        is_over &= close_queue(&probe, probe.queues[i]);
+    words_end(&probe, is_over);
+    return gets_on ? WEFT_ZE_ANSWER_YES : probe.is_open ? WEFT_ZE_ANSWER_UNTRIED : WEFT_ZE_ANSWER_NO;
+}
+
+/* --- of both trials */
+
+void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what)
+{
+    snprintf(text, WEFT_ZE_TEXT, "Level Zero device %d %s within %d ms", ordinal, what, WEFT_ZE_SOON_MS);
+}
+
+/* With the probe's lock. */
+static void find_out(struct weft_device *device, int ordinal, int which)
+{
+    struct weft_ze_trial *trial = &device->ordinals[ordinal].trials[which];
+    int is_kernel = which == WEFT_ZE_BESIDE_KERNEL;
+    int answer = is_kernel ? try_kernel(device, ordinal, trial->text)
+                           : weft_ze_try_stream(device, ordinal, trial->text);
+    if (answer == WEFT_ZE_ANSWER_UNTRIED && ++trial->tries >= WEFT_ZE_TRIES)
+        answer = WEFT_ZE_ANSWER_NO;
+    if (answer == WEFT_ZE_ANSWER_NO)
+        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; %s", trial->text,
+                           is_kernel ? "it runs no device collectives" : "its streams cannot wait for calls");
+    atomic_store(&trial->answer, answer);
+}
+
+int weft_ze_try(struct weft_device *device, int ordinal, int which, char text[WEFT_ZE_TEXT])
+{
+    struct weft_ze_trial *trial = &device->ordinals[ordinal].trials[which];
+    struct weft_ze_launcher *launcher = NULL;
+    if (atomic_load(&trial->answer) == WEFT_ZE_ANSWER_UNTRIED) {
+        launcher = weft_ze_launcher_of(device, ordinal);
+        if (!launcher) {
+            snprintf(text, WEFT_ZE_TEXT, "no memory to try what device %d does", ordinal);
+            return 0;
+        }
+        pthread_mutex_lock(&launcher->probe_lock); /* the others wait for what comes of it */
+        if (atomic_load(&trial->answer) == WEFT_ZE_ANSWER_UNTRIED)
+            find_out(device, ordinal, which);
+    }
+    memcpy(text, trial->text, WEFT_ZE_TEXT);
+    if (launcher)
+        pthread_mutex_unlock(&launcher->probe_lock);
+    return atomic_load(&trial->answer) == WEFT_ZE_ANSWER_YES;
 }
 
 int weft_ze_meets(struct weft_device *device, int ordinal)
 {
-    return weft_ze_has_kernels() && atomic_load(&device->ordinals[ordinal].meets) == WEFT_ZE_ANSWER_YES;
+    return atomic_load(&device->ordinals[ordinal].trials[WEFT_ZE_BESIDE_KERNEL].answer) == WEFT_ZE_ANSWER_YES;
+}
+
+void weft_ze_probe(struct weft_device *device, int ordinal)
+{
+    char text[WEFT_ZE_TEXT];
+    if (weft_ze_has_kernels())
+        weft_ze_try(device, ordinal, WEFT_ZE_BESIDE_KERNEL, text);
 }
 
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **opened)

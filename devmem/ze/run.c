@@ -9,8 +9,6 @@
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Kernels, Arguments and Launching; Memory, Residency.
  */
-#include <stdio.h>
-
 #include "devmem/kernels/check.h"
 #include "devmem/ze/launch.h"
 
@@ -104,15 +102,11 @@ static ze_result_t queue_up(struct weft_device_queue *queue, const struct weft_d
 
 static int refuse(const struct weft_device_queue *queue)
 {
-    char text[WEFT_ZE_TEXT] = "";
-    struct weft_ze_launcher *launcher =
-        weft_ze_has_kernels() ? weft_ze_launcher_look(queue->device, queue->ordinal) : NULL;
-    if (launcher) {
-        snprintf(text, sizeof text, "%s", launcher->meets_text);
-        pthread_mutex_unlock(&launcher->lock);
-    }
+    const struct weft_ze_trial *trial =
+        &queue->device->ordinals[queue->ordinal].trials[WEFT_ZE_BESIDE_KERNEL];
+    int is_known = atomic_load(&trial->answer) == WEFT_ZE_ANSWER_NO;
     return queue->device->params.fail(WEFT_UNSUPPORTED, "Level Zero device %d runs no device collectives%s%s",
-                                      queue->ordinal, *text ? ": " : "", text);
+                                      queue->ordinal, is_known ? ": " : "", is_known ? trial->text : "");
 }
 
 int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective)

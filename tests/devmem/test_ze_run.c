@@ -225,6 +225,66 @@ static int load_when_asked(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+static void *ask_for_float32(void *queue)
+{
+    return ask(queue, WEFT_FLOAT32) == WEFT_OK ? queue : NULL;
+}
+
+/* A stream call and a device collective, as a program makes them. */
+static int use_stream(struct weft_device_queue *queue, uint64_t *words)
+{
+    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, .ordinal = 1};
+    ze_command_list_handle_t stream;
+    struct weft_device_event *event;
+    struct weft_device_wait *wait;
+    ZE_CHECK(device->driver.zeCommandListCreateImmediate(
+                 device->places[0].context, device->ordinals[0].device, &desc, &stream) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK);
+    ZE_CHECK(run(queue, words, 2) == WEFT_OK && ops.wait_open(wait, queue) == WEFT_OK);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1 && words[1] == 1);
+    while (ops.test(event) == 0)
+        usleep(100);
+    ops.event_free(event);
+    ops.wait_free(wait);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+    while (ops.test(event) == 0)
+        usleep(100);
+    ops.event_free(event);
+    return device->driver.zeCommandListDestroy(stream) != ZE_RESULT_SUCCESS;
+}
+
+/* While modules are compiled, nobody waits but who needs them; and each is compiled once. */
+static int compile_beside(void)
+{
+    struct weft_device_queue *queue, *others[2];
+    pthread_t threads[2];
+    void *asked;
+    uint64_t *words;
+    ZE_CHECK(begin(&queue, &words) == 0 && ask(queue, WEFT_INT32) == WEFT_OK);
+    words[2] = 1;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ops.queue_open(device, 0, &others[i]) == WEFT_OK);
+    int builds = fake->builds;
+    fake->compiler_waits = 1;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(pthread_create(&threads[i], NULL, ask_for_float32, others[i]) == 0);
+    while (fake->compiling == 0)
+        usleep(100);
+    alarm(60); /* who waits for the compiler waits for ever */
+    ZE_CHECK(use_stream(queue, words) == 0 && ask(queue, WEFT_INT32) == WEFT_OK && has(0));
+    ZE_CHECK(fake->compiling == 1);
+    fake->compiler_waits = 0;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(pthread_join(threads[i], &asked) == 0 && asked);
+    ZE_CHECK(fake->builds == builds + 2); /* the type's two modules */
+    ops.queue_close(queue);
+    for (int i = 0; i < 2; i++)
+        ops.queue_close(others[i]);
+    ZE_CHECK(ops.release(device, words) == WEFT_OK);
+    return ze_scene_end(&ops, fake, device);
+}
+
 /* Where those for device collectives alone fail, the host reduces the type: no call gets as far as run(). */
 static int fail_when_asked(void)
 {
@@ -338,7 +398,7 @@ static int refuse_parts(void)
     return far_close(&far);
 }
 
-/* Who may not wait does not: the launcher's lock is kept while a module is compiled. */
+/* Who may not wait does not take the launcher's lock. */
 static int look_while_locked(void)
 {
     struct far far;
@@ -484,6 +544,7 @@ TEST(test_build, no_module)
 TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
 TEST(test_behind, fail_behind)
+TEST(test_compiler, compile_beside)
 TEST(test_asked, load_when_asked)
 TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
@@ -497,14 +558,15 @@ TEST(test_absent, plant_absent)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),     cmocka_unit_test(test_engine),
-        cmocka_unit_test(test_host),      cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_busy),      cmocka_unit_test(test_build),
-        cmocka_unit_test(test_reach),     cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_residents), cmocka_unit_test(test_residents_refused),
-        cmocka_unit_test(test_parts),     cmocka_unit_test(test_locked),
-        cmocka_unit_test(test_owner),     cmocka_unit_test(test_at_once),
-        cmocka_unit_test(test_absent),    cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_asked),     cmocka_unit_test(test_asked_failed)};
+        cmocka_unit_test(test_alone),       cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_host),        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_busy),        cmocka_unit_test(test_build),
+        cmocka_unit_test(test_reach),       cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_residents),   cmocka_unit_test(test_residents_refused),
+        cmocka_unit_test(test_parts),       cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_owner),       cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_absent),      cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_compiler),    cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_asked_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
