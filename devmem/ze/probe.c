@@ -213,6 +213,8 @@ static void find_out(struct weft_device *device, int ordinal, int which)
     if (answer == WEFT_ZE_ANSWER_NO)
         device->params.log(WEFT_DEVICE_LOG_INFO, "%s; %s", trial->text,
                            is_kernel ? "it runs no device collectives" : "its streams cannot wait for calls");
+    if (answer == WEFT_ZE_ANSWER_YES && is_kernel)
+        atomic_store(&device->ordinals[ordinal].limit_ms, weft_ze_limit_ms(device, ordinal));
     atomic_store(&trial->answer, answer);
 }
 

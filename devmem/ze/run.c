@@ -109,6 +109,19 @@ static int refuse(const struct weft_device_queue *queue)
                                       queue->ordinal, is_known ? ": " : "", is_known ? trial->text : "");
 }
 
+/* Who has switched device collectives off is not bothered. */
+static void say_limit(struct weft_device_queue *queue)
+{
+    atomic_int *limit_ms = &queue->device->ordinals[queue->ordinal].limit_ms;
+    int ms = atomic_load(limit_ms) ? atomic_exchange(limit_ms, 0) : 0;
+    if (ms)
+        queue->device->params.log(
+            WEFT_DEVICE_LOG_WARN,
+            "the kernel's driver may reset Level Zero device %d when a device collective "
+            "waits for a peer for longer than %d ms (docs/levelzero.md, Resets)",
+            queue->ordinal, ms);
+}
+
 int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective)
 {
     struct weft_ze_steps *steps;
@@ -122,6 +135,7 @@ int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collec
         weft_ze_launcher_lock(queue, WEFT_ZE_COLLECTIVES + family, collective->op, &status);
     if (!launcher)
         return status;
+    say_limit(queue);
     ze_result_t result = weft_ze_steps_take(
         queue, (size_t)collective->step_count * WEFT_KERNEL_STEP_WORDS_MAX * sizeof(uint64_t), &steps);
     if (result == ZE_RESULT_SUCCESS)

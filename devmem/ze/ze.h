@@ -104,6 +104,8 @@ struct weft_ze_ordinal {
     struct weft_ze_launcher *launcher; /* launch.h; NULL: it has reduced nothing */
     struct weft_ze_batch *on_streams;  /* lists in command queues of the program's, the oldest first */
     struct weft_ze_trial trials[WEFT_ZE_TRIALS];
+    atomic_int
+        limit_ms; /* that device collectives may wait, until that has been said; 0: no limit is known */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
     atomic_int is_resident_said;              /* that others' memory cannot be made resident */
     atomic_llong status_ns;                   /* when the driver was last asked whether it is lost, */
@@ -144,7 +146,8 @@ enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
 
 struct weft_device {
     struct weft_device_params params;
-    pid_t pid; /* a forked child must not touch the drivers */
+    const char *root; /* of the kernel's files: "" */
+    pid_t pid;        /* a forked child must not touch the drivers */
     pthread_mutex_t lock;
     atomic_int level;
     atomic_ullong library_loads; /* of the dynamic linker, when identify() last looked for the loader */
@@ -187,6 +190,16 @@ int weft_ze_word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format
 /* The same, given to the caller. */
 int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* --- ze.c */
+
+/* The PCI address; "": it is not known. */
+void weft_ze_pci(const struct weft_ze_driver *driver, ze_device_handle_t place, char *text, size_t size);
+
+/* --- limits.c */
+
+/* After which the kernel's driver may reset a kernel that waits; 0: never, or it is not known. */
+int weft_ze_limit_ms(struct weft_device *device, int ordinal);
 
 /* --- find.c */
 

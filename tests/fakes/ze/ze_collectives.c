@@ -85,7 +85,7 @@ static inline void rest(void)
 #define WEFT_KERNEL_GROUP_all WEFT_KERNEL_REDUCTIONS
 #define WEFT_GROUP            all
 #define WEFT_KERNEL_PROBES
-#define PROBE_LOOKS (ze_fake.probe_looks ? ze_fake.probe_looks : 1u << 21)
+#define PROBE_LOOKS (ze_fake.probe_looks ? ze_fake.probe_looks : 1u << 26)
 #include "devmem/ze/collective.cl"
 
 typedef void function(const ulong *, const ulong *, uint);
