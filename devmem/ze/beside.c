@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether weft's queues get by beside a stream that waits. A queue opens a stream wait, so a driver that runs both one behind the other would let
- * them wait for each other for ever. No call says it. So weft tries it when a device is first described, or has its first queue or stream: a
- * list as programs make them waits for an event, a queue of weft's has to get by, and then the host signals the event, whatever came.
+/* Whether weft's queues get by beside a stream that waits. A queue opens a stream wait, so a driver that runs
+ * both one behind the other would let them wait for each other for ever. No call says it. So weft tries it
+ * when a device is first described, or has its first queue or stream: a list as programs make them waits for
+ * an event, a queue of weft's has to get by, and then the host signals the event, whatever came.
  *
- * Where the queue does not get by in time, the device has no stream waits. A device that does not come to a command in a queue that
- * nothing stands beside is busy, and one that cannot be asked may be short of memory: weft tries again when it is asked next, three times at most (probe.c).
+ * Where the queue does not get by in time, the device has no stream waits. A device that does not come to a
+ * command in a queue that nothing stands beside is busy, and one that cannot be asked may be short of memory:
+ * weft tries again when it is asked next, three times at most (probe.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +69,8 @@ static void end(struct weft_device *device, struct stand *stand)
     weft_ze_event_put(stand->passed);
 }
 
-/* Whether what the queue has got by now ends soon; negative: it takes no mark. Closing it waits no longer than for what may never come. */
+/* Whether what the queue has got by now ends soon; negative: it takes no mark. Closing it waits no longer
+ * than for what may never come. */
 static int gets_by(struct weft_device_queue *queue)
 {
     struct weft_device_event *by;

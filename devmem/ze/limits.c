@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long the kernel's driver lets a kernel wait. A work group that waits for a peer cannot be preempted, so i915 resets its context when other work wants
- * the engine for longer than preempt_timeout_ms; its own heartbeats, of each heartbeat_interval_ms, are such work after a while. 0 switches
- * either off. All queues of the context fail then. The driver xe has other files, and resets no such kernel.
+/* How long the kernel's driver lets a kernel wait. A work group that waits for a peer cannot be preempted, so
+ * i915 resets its context when other work wants the engine for longer than preempt_timeout_ms; its own
+ * heartbeats, of each heartbeat_interval_ms, are such work after a while. 0 switches either off. All queues
+ * of the context fail then. The driver xe has other files, and resets no such kernel.
  *
  * Source: Linux, drivers/gpu/drm/i915/Kconfig.profile.
  */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading kernels. A driver compiles a module when it is made, which takes time: a group's is made when a device first reduces one of its
- * types, which happens in the call that asks whether it can. It is kept as long as the kind is open.
+/* Loading kernels. A driver compiles a module when it is made, which takes time: a group's is made when a
+ * device first reduces one of its types, which happens in the call that asks whether it can. It is kept as
+ * long as the kind is open.
  *
- * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it lacks is left to the host:
- * denormals, rounding to nearest, and 64-bit floats, of which the module may not even be made. Division of 32-bit floats need not be
- * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats, and no atomic operations.
+ * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it
+ * lacks is left to the host: denormals, rounding to nearest, and 64-bit floats, of which the module may not
+ * even be made. Division of 32-bit floats need not be rounded correctly, and is done by integers
+ * (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats, and no atomic operations.
  *
- * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming Guide".
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming
+ * Guide".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +170,8 @@ static ze_result_t build(const struct weft_device *device, int ordinal, const ze
     return result;
 }
 
-/* With the launcher's lock, which is let go while the driver compiles: calls of other types, and of streams, go on meanwhile. */
+/* With the launcher's lock, which is let go while the driver compiles: calls of other types, and of streams,
+ * go on meanwhile. */
 static void load(const struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher, int number)
 {
     struct weft_ze_module *module = &launcher->modules[number];

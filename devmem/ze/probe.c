@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether other queues get on while a kernel waits, as run() promises. No call of Level Zero says it: a driver may run all queues of a device on one
- * engine, where two kernels run side by side until a barrier of either queue stands between them. So weft tries it when a device is first
- * described, or its first queue opened. A kernel says that it is there and waits for a word of the host's, with a mark behind it. Then another queue has to do a
- * kernel, a barrier, a copy and a mark. When it has, the host stores the word, which the first kernel has to see while it runs: a device collective waits
- * for other hosts' words, and for its own host's stop. That kernel ends by itself, as the stop may be what it does not see.
+/* Whether other queues get on while a kernel waits, as run() promises. No call of Level Zero says it: a
+ * driver may run all queues of a device on one engine, where two kernels run side by side until a barrier of
+ * either queue stands between them. So weft tries it when a device is first described, or its first queue
+ * opened. A kernel says that it is there and waits for a word of the host's, with a mark behind it. Then
+ * another queue has to do a kernel, a barrier, a copy and a mark. When it has, the host stores the word,
+ * which the first kernel has to see while it runs: a device collective waits for other hosts' words, and for
+ * its own host's stop. That kernel ends by itself, as the stop may be what it does not see.
  *
- * Each step has its time. Where the first kernel does not begin in time, the device is busy; where memory is short, nothing is known either. Then weft tries
- * again when the device is described next, or has another queue, three times at most.
+ * Each step has its time. Where the first kernel does not begin in time, the device is busy; where memory is
+ * short, nothing is known either. Then weft tries again when the device is described next, or has another
+ * queue, three times at most.
  *
- * Where a later step takes too long, or fails, the device runs no device collectives. What has not ended then keeps its memory.
+ * Where a later step takes too long, or fails, the device runs no device collectives. What has not ended then
+ * keeps its memory.
  */
 #include <stdio.h>
 #include <string.h>

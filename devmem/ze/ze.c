@@ -32,8 +32,8 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     return WEFT_OK;
 }
 
-/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the context they are of; and so
- * does a stream of the program's that has yet to pass a stream wait. */
+/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the
+ * context they are of; and so does a stream of the program's that has yet to pass a stream wait. */
 static void place_close(struct weft_device *device, struct weft_ze_place *place)
 {
     int is_idle = !device->left;

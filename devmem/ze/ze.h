@@ -79,8 +79,8 @@ struct weft_device_wait {
     struct weft_device_wait *next;
 };
 
-/* What weft has to try of a device, as no call says it: whether queues get on beside a kernel that waits (probe.c), and get by beside a
- * stream that waits (beside.c). */
+/* What weft has to try of a device, as no call says it: whether queues get on beside a kernel that waits
+ * (probe.c), and get by beside a stream that waits (beside.c). */
 enum { WEFT_ZE_BESIDE_KERNEL, WEFT_ZE_BESIDE_STREAM, WEFT_ZE_TRIALS };
 enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
@@ -348,8 +348,8 @@ int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collec
 void weft_ze_steps_free(struct weft_device_queue *queue);
 /* Tries once whether other queues get on beside a kernel, where the library has kernels. */
 void weft_ze_probe(struct weft_device *device, int ordinal);
-/* What trying shows: 1; 0 with a text of why not, and with a line in the log when that is final. It is tried when nobody knows yet, which may take a
- * while; what is known takes no lock. */
+/* What trying shows: 1; 0 with a text of why not, and with a line in the log when that is final. It is tried
+ * when nobody knows yet, which may take a while; what is known takes no lock. */
 int weft_ze_try(struct weft_device *device, int ordinal, int trial, char text[WEFT_ZE_TEXT]);
 /* "Level Zero device ORDINAL WHAT within TIME". */
 void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what);
