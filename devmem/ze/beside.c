@@ -33,6 +33,11 @@ int weft_ze_event_is_soon(const struct weft_device_event *event)
     return result == ZE_RESULT_SUCCESS;
 }
 
+void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what)
+{
+    snprintf(text, WEFT_ZE_TEXT, "Level Zero device %d %s within %d ms", ordinal, what, WEFT_ZE_SOON_MS);
+}
+
 /* 0: it cannot; nothing is left of it. */
 static int begin(struct weft_device *device, int ordinal, struct stand *stand)
 {

@@ -16,6 +16,16 @@
 
 #define FOLDER_BYTES 512
 
+void weft_ze_pci(const struct weft_ze_driver *driver, ze_device_handle_t place, char *text, size_t size)
+{
+    ze_pci_ext_properties_t pci = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
+    *text = '\0';
+    if (driver->zeDevicePciGetPropertiesExt &&
+        driver->zeDevicePciGetPropertiesExt(place, &pci) == ZE_RESULT_SUCCESS)
+        snprintf(text, size, "%04x:%02x:%02x.%x", pci.address.domain & 0xffff, pci.address.bus & 0xff,
+                 pci.address.device & 0xff, pci.address.function & 0xf);
+}
+
 /* A file of an engine's; 0: there is none. */
 static int number_of(const char *folder, const char *engine, const char *file)
 {

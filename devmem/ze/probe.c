@@ -200,11 +200,6 @@ static int try_kernel(struct weft_device *device, int ordinal, char text[WEFT_ZE
 
 /* --- of both trials */
 
-void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what)
-{
-    snprintf(text, WEFT_ZE_TEXT, "Level Zero device %d %s within %d ms", ordinal, what, WEFT_ZE_SOON_MS);
-}
-
 /* With the probe's lock. */
 static void find_out(struct weft_device *device, int ordinal, int which)
 {

@@ -89,16 +89,6 @@ static uint64_t memory_of(const struct weft_ze_driver *driver, ze_device_handle_
     return bytes;
 }
 
-void weft_ze_pci(const struct weft_ze_driver *driver, ze_device_handle_t place, char *text, size_t size)
-{
-    ze_pci_ext_properties_t pci = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
-    *text = '\0';
-    if (driver->zeDevicePciGetPropertiesExt &&
-        driver->zeDevicePciGetPropertiesExt(place, &pci) == ZE_RESULT_SUCCESS)
-        snprintf(text, size, "%04x:%02x:%02x.%x", pci.address.domain & 0xffff, pci.address.bus & 0xff,
-                 pci.address.device & 0xff, pci.address.function & 0xf);
-}
-
 static void describe_driver(const struct weft_ze_driver *driver, ze_driver_handle_t from,
                             struct weft_device_info *info)
 {

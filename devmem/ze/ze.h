@@ -191,13 +191,10 @@ int weft_ze_word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format
 int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* --- ze.c */
+/* --- limits.c */
 
 /* The PCI address; "": it is not known. */
 void weft_ze_pci(const struct weft_ze_driver *driver, ze_device_handle_t place, char *text, size_t size);
-
-/* --- limits.c */
-
 /* After which the kernel's driver may reset a kernel that waits; 0: never, or it is not known. */
 int weft_ze_limit_ms(struct weft_device *device, int ordinal);
 
@@ -351,8 +348,6 @@ void weft_ze_probe(struct weft_device *device, int ordinal);
 /* What trying shows: 1; 0 with a text of why not, and with a line in the log when that is final. It is tried
  * when nobody knows yet, which may take a while; what is known takes no lock. */
 int weft_ze_try(struct weft_device *device, int ordinal, int trial, char text[WEFT_ZE_TEXT]);
-/* "Level Zero device ORDINAL WHAT within TIME". */
-void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what);
 /* Whether other queues are known to get on beside a kernel by now: 1, or 0. Takes no lock. */
 int weft_ze_meets(struct weft_device *device, int ordinal);
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
@@ -362,6 +357,8 @@ int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_devi
 #define WEFT_ZE_SOON_MS 500
 /* Whether it happens within that time. */
 int weft_ze_event_is_soon(const struct weft_device_event *event);
+/* "Level Zero device ORDINAL WHAT within TIME". */
+void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what);
 /* One attempt: enum weft_ze_answer, UNTRIED where another one may show more. With a text. */
 int weft_ze_try_stream(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT]);
 static inline int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])

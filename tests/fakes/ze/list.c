@@ -166,10 +166,8 @@ static void run(struct fake_list *list, struct command *command)
         command->signal->is_signalled = 1;
     }
     list->in_flight--;
-    if (command->turn && is_passed_by(command))
-        turns_of(list)->running--;
-    else if (command->turn)
-        turns_of(list)->passed++;
+    turns_of(list)->running -= command->turn && is_passed_by(command);
+    turns_of(list)->passed += command->turn && !is_passed_by(command);
     if (command->from)
         command->from->in_flight--;
     pthread_cond_broadcast(&fake_moved);
