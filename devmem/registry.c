@@ -184,6 +184,15 @@ static void fill(struct weft_device_ops *ops)
     ops->elapsed = ops->elapsed ? ops->elapsed : absent_elapsed;
 }
 
+/* A kind that was left out of this build has nothing but open(), which fails. The rest is never called, and becomes the host's. */
+static void fill_left_out(struct weft_device_ops *ops)
+{
+    const struct weft_device_ops own = *ops;
+    *ops = weft_host_device_ops;
+    ops->name = own.name;
+    ops->open = own.open;
+}
+
 int weft_device_complete(const struct weft_device_ops *partial, struct weft_device_ops *complete)
 {
     size_t least = offsetof(struct weft_device_ops, name) + sizeof partial->name;
@@ -202,6 +211,8 @@ int weft_device_complete(const struct weft_device_ops *partial, struct weft_devi
                          "a kind of device is called '%.40s': expected 1 to %d lower-case letters, digits, "
                          "'-' and '_', a letter first",
                          ops.name ? ops.name : "", WEFT_DEVICE_NAME_MAX);
+    if (ops.open && !ops.close && weft_device_find(ops.name) == partial)
+        fill_left_out(&ops);
     if (!ops.open || !ops.close || !ops.count || !ops.describe || !ops.identify || !ops.queue_open ||
         !ops.queue_close || !ops.copy || !ops.mark || !ops.test)
         return weft_fail(WEFT_INVALID,

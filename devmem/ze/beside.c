@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether weft's queues get on beside a stream that waits. A stream wait is opened by a queue, so a driver that runs both one behind the other would let
- * them wait for each other for ever. No call says it. So it is tried when the device is first described, or has its first queue or stream: a
- * list as programs make them waits for an event, a queue of weft's has to get by, and then the host signals the event, whatever came.
+/* Whether weft's queues get by beside a stream that waits. A queue opens a stream wait, so a driver that runs
+ * both one behind the other would let them wait for each other for ever. No call says it. So weft tries it
+ * when a device is first described, or has its first queue or stream: a list as programs make them waits for
+ * an event, a queue of weft's has to get by, and then the host signals the event, whatever came.
  *
- * Where the queue does not get by in time, or it cannot be tried, the device has no stream waits. A device that does not come to a command in a queue that
- * nothing stands beside is busy: it is tried again when it is asked next, three times at most.
+ * Where the queue does not get by in time, the device has no stream waits. A device that does not come to a
+ * command in a queue that nothing stands beside is busy, and one that cannot be asked may be short of memory:
+ * weft tries again when it is asked next, three times at most (probe.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +15,7 @@
 #include "base/clock.h"
 #include "devmem/ze/launch.h"
 
-#define PROBE_MS 500
-#define POLL_US  20
+#define POLL_US 20
 
 /* What stands where a program's stream would. */
 struct stand {
@@ -22,14 +23,19 @@ struct stand {
     struct weft_device_event *opens, *passed;
 };
 
-static int is_soon(const struct weft_device *device, const struct weft_device_event *event)
+int weft_ze_event_is_soon(const struct weft_device_event *event)
 {
-    int64_t deadline_ns = weft_clock_ns() + PROBE_MS * INT64_C(1000000);
+    int64_t deadline_ns = weft_clock_ns() + WEFT_ZE_SOON_MS * INT64_C(1000000);
     ze_result_t result;
-    while ((result = device->driver.zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
+    while ((result = event->device->driver.zeEventQueryStatus(event->handle)) == ZE_RESULT_NOT_READY &&
            weft_clock_ns() < deadline_ns)
         usleep(POLL_US);
     return result == ZE_RESULT_SUCCESS;
+}
+
+void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what)
+{
+    snprintf(text, WEFT_ZE_TEXT, "Level Zero device %d %s within %d ms", ordinal, what, WEFT_ZE_SOON_MS);
 }
 
 /* 0: it cannot; nothing is left of it. */
@@ -62,76 +68,42 @@ static int begin(struct weft_device *device, int ordinal, struct stand *stand)
 static void end(struct weft_device *device, struct stand *stand)
 {
     const struct weft_ze_batch *batch = stand->stream.channel.batches;
-    if (is_soon(device, stand->passed) && (!batch || is_soon(device, batch->end)))
+    if (weft_ze_event_is_soon(stand->passed) && (!batch || weft_ze_event_is_soon(batch->end)))
         weft_ze_channel_close(device, &stand->stream.channel);
     weft_ze_event_put(stand->opens);
     weft_ze_event_put(stand->passed);
 }
 
-enum { PASSES_NOT, PASSES, NOT_TRIED, BUSY };
-
-/* Whether what the queue has got by now ends soon. Closing it waits no longer than for what may never come. */
-static int gets_by(struct weft_device *device, struct weft_device_queue *queue)
+/* Whether what the queue has got by now ends soon; negative: it takes no mark. Closing it waits no longer
+ * than for what may never come. */
+static int gets_by(struct weft_device_queue *queue)
 {
     struct weft_device_event *by;
-    if (weft_ze_mark(queue, &by) != WEFT_OK)
-        return NOT_TRIED;
+    int status = weft_ze_mark(queue, &by);
+    if (status != WEFT_OK)
+        return status;
     weft_ze_queue_stands(queue, by);
-    return is_soon(device, by) ? PASSES : PASSES_NOT;
+    return weft_ze_event_is_soon(by);
 }
 
-static int run(struct weft_device *device, int ordinal)
+int weft_ze_try_stream(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])
 {
     struct stand stand;
     struct weft_device_queue *queue;
+    snprintf(text, WEFT_ZE_TEXT,
+             "Level Zero device %d did not let it be tried whether streams can wait for queues", ordinal);
     if (weft_ze_queue_make(device, ordinal, &queue) != WEFT_OK)
-        return NOT_TRIED;
-    int passes = gets_by(device, queue);
-    if (passes == PASSES_NOT)
-        passes = BUSY;
-    if (passes == PASSES && !begin(device, ordinal, &stand))
-        passes = NOT_TRIED;
-    if (passes == PASSES) {
-        passes = gets_by(device, queue);
+        return WEFT_ZE_ANSWER_UNTRIED;
+    int passes = gets_by(queue), is_tried = passes == 1 && begin(device, ordinal, &stand);
+    if (passes == 0)
+        weft_ze_late(text, ordinal, "did not come to a command");
+    if (is_tried) {
+        passes = gets_by(queue);
         device->driver.zeEventHostSignal(stand.opens->handle);
         end(device, &stand);
+        if (passes == 0)
+            weft_ze_late(text, ordinal, "runs no queue beside a stream that waits,");
     }
     weft_ze_queue_close(queue);
-    return passes;
-}
-
-/* With the probe's lock. */
-static void find_out(struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher)
-{
-    static const char *const texts[] = {
-        [PASSES_NOT] = "Level Zero device %d runs no queue beside a stream that waits, within %d ms",
-        [PASSES] = "",
-        [NOT_TRIED] = "Level Zero device %d did not let it be tried whether streams can wait for queues",
-        [BUSY] = "Level Zero device %d did not come to a command within %d ms"};
-    char text[WEFT_ZE_TEXT];
-    int passes = run(device, ordinal), is_again = passes == BUSY && ++launcher->passes_tries < WEFT_ZE_TRIES;
-    snprintf(text, sizeof text, texts[passes], ordinal, PROBE_MS);
-    int is_said = passes == NOT_TRIED && strcmp(text, launcher->passes_text) == 0;
-    if (passes != PASSES && !is_again && !is_said)
-        device->params.log(WEFT_DEVICE_LOG_INFO, "%s; its streams cannot wait for calls", text);
-    if (!is_again || !*launcher->passes_text)
-        memcpy(launcher->passes_text, text, sizeof launcher->passes_text);
-    if (passes != NOT_TRIED && !is_again)
-        launcher->passes = passes == PASSES ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;
-}
-
-int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])
-{
-    struct weft_ze_launcher *launcher = weft_ze_launcher_look(device, ordinal);
-    snprintf(text, WEFT_ZE_TEXT, "no memory to see whether streams of device %d can wait", ordinal);
-    if (!launcher)
-        return 0;
-    pthread_mutex_unlock(&launcher->lock);
-    pthread_mutex_lock(&launcher->probe_lock);
-    if (launcher->passes == WEFT_ZE_ANSWER_UNTRIED)
-        find_out(device, ordinal, launcher);
-    int passes = launcher->passes == WEFT_ZE_ANSWER_YES;
-    memcpy(text, launcher->passes_text, WEFT_ZE_TEXT);
-    pthread_mutex_unlock(&launcher->probe_lock);
-    return passes;
+    return !is_tried || passes < 0 ? WEFT_ZE_ANSWER_UNTRIED : passes ? WEFT_ZE_ANSWER_YES : WEFT_ZE_ANSWER_NO;
 }

@@ -105,35 +105,25 @@ WEFT_ELEMENTWISE struct place place_in_collective(void)
 #define OTHER(name, ...) WEFT_KERNEL_OTHER(name, __VA_ARGS__) COLLECTIVE(name)
 JOINED(WEFT_KERNEL_GROUP_, WEFT_GROUP)(SUM, OTHER)
 
-/* --- whether two kernels run side by side, and see what the host writes meanwhile (devmem/ze/probe.c). It is in one module.
+/* --- whether other queues get on beside a kernel, and it sees what the host writes meanwhile (devmem/ze/probe.c). It is in one module.
  *
- * Each looks at `go` before it says that it is there, so that a cache that is never looked behind has the old word. Then it waits for the other one, and
- * for `go`, which the host stores when both are there. The looks are numbered, as the host's stop may not be seen either: a look at host memory takes
- * some hundred nanoseconds, so that all of them take about a second. */
+ * It looks at `go` before it says that it is there, so that a cache that is never looked behind has the old word. Then it waits for `go`. The looks are
+ * numbered, as the host's stop may not be seen either: a look at host memory takes some hundred nanoseconds, so that all of them take about a
+ * second. */
 #ifdef WEFT_KERNEL_PROBES
 #ifndef PROBE_LOOKS
 #define PROBE_LOOKS (1u << 21)
 #endif
 
-/* So many looks are left; 0: it has not come. */
-WALKS uint32_t await_within(uint32_t looks, const WEFT_GLOBAL uint64_t *word,
-                            const WEFT_GLOBAL uint64_t *stop)
-{
-    while (looks && !word_acquire(word))
-        looks = look_again(looks, stop) ? looks - 1 : 0;
-    return looks;
-}
-
 __kernel __attribute__((reqd_work_group_size(WEFT_KERNEL_THREADS, 1, 1))) void weft_ze_probe(
-    __global ulong *own, const __global ulong *other, const __global ulong *go, const __global ulong *stop,
-    __global ulong *met)
+    __global ulong *there, const __global ulong *go, const __global ulong *stop, __global ulong *met)
 {
     FIRST_ITEM
     {
         uint32_t looks = word_acquire(go) ? 0 : PROBE_LOOKS;
-        word_release(own, 1);
-        looks = await_within(looks, other, stop);
-        looks = await_within(looks, go, stop);
+        word_release(there, 1);
+        while (looks && !word_acquire(go))
+            looks = look_again(looks, stop) ? looks - 1 : 0;
         if (looks)
             word_release(met, 1);
     }

@@ -12,28 +12,29 @@ struct weft_ze_module {
     char text[WEFT_ZE_TEXT]; /* why it is not there */
 };
 
-enum weft_ze_module_state { WEFT_ZE_MODULE_UNTRIED = 0, WEFT_ZE_MODULE_LOADED, WEFT_ZE_MODULE_REFUSED };
+enum weft_ze_module_state {
+    WEFT_ZE_MODULE_UNTRIED = 0,
+    WEFT_ZE_MODULE_LOADING, /* by a thread, without the lock */
+    WEFT_ZE_MODULE_LOADED,
+    WEFT_ZE_MODULE_REFUSED
+};
 
-#define WEFT_ZE_TRIES 3 /* of a busy device */
+#define WEFT_ZE_TRIES 3 /* at a trial that shows nothing */
 
 /* Of one ordinal, from its first reduction on. */
 struct weft_ze_launcher {
     pthread_mutex_t
-        lock;     /* of all of it, and of each kernel from its first argument until it has been appended */
-    int is_known; /* what follows; it never changes then */
+        lock; /* of all of it, and of each kernel from its first argument until it has been appended */
+    pthread_cond_t loaded; /* some module, or not: its state says */
+    int is_known;          /* what follows; it never changes then */
     ze_device_module_properties_t properties;
     uint32_t group_size;  /* that the device has at most */
     uint64_t blocks;      /* that it runs at a time */
     int is_division_said; /* that it is the host's */
     struct weft_ze_module modules[WEFT_ZE_MODULE_COUNT];
     ze_kernel_handle_t kernels[WEFT_ZE_KERNEL_COUNT];
-    pthread_mutex_t probe_lock;    /* until the ordinal's meets is known */
-    char meets_text[WEFT_ZE_TEXT]; /* why not; with lock */
-    int tries;                     /* at which the device was busy */
-    void *words[WEFT_ZE_TRIES];    /* of each, where kernels that were left may look; NULL: none */
-    int passes;                    /* enum weft_ze_answer of queues and streams, beside.c; with probe_lock */
-    char passes_text[WEFT_ZE_TEXT];
-    int passes_tries; /* at which the device was busy */
+    pthread_mutex_t probe_lock; /* of the ordinal's trials, until they have an answer */
+    void *words[WEFT_ZE_TRIES]; /* of each, where kernels that were left may look; NULL: none */
 };
 
 /* Memory for the steps of a device collective. */
@@ -52,7 +53,9 @@ void weft_ze_steps_drop(struct weft_device_queue *queue, struct weft_ze_steps *d
  * WEFT_UNSUPPORTED where the device does not have it. What the program has not asked for is said once in the log. */
 struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, int kernel, weft_op op,
                                                int *status);
-/* The same, locked, with nothing loaded; NULL: no memory. */
+/* The launcher itself, neither locked nor filled; NULL: no memory. */
+struct weft_ze_launcher *weft_ze_launcher_of(struct weft_device *device, int ordinal);
+/* Locked, with nothing loaded; NULL: no memory. The lock is kept neither while a module is compiled nor while something is tried. */
 struct weft_ze_launcher *weft_ze_launcher_look(struct weft_device *device, int ordinal);
 
 #endif

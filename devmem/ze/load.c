@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading kernels. A driver compiles a module when it is made, which takes time: a group's is made when a device first reduces one of its
- * types, which happens in the call that asks whether it can. It is kept as long as the kind is open.
+/* Loading kernels. A driver compiles a module when it is made, which takes time: a group's is made when a
+ * device first reduces one of its types, which happens in the call that asks whether it can. It is kept as
+ * long as the kind is open.
  *
- * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it lacks is left to the host:
- * denormals, rounding to nearest, and 64-bit floats, of which the module may not even be made. Division of 32-bit floats need not be
- * rounded correctly, and is done by integers (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats, and no atomic operations.
+ * A driver may also do arithmetic that is not the host's. It says so (ze_device_fp_flags_t), and what it
+ * lacks is left to the host: denormals, rounding to nearest, and 64-bit floats, of which the module may not
+ * even be made. Division of 32-bit floats need not be rounded correctly, and is done by integers
+ * (devmem/kernels/arithmetic.h). Kernels use no 16-bit floats, and no atomic operations.
  *
- * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming Guide".
+ * Source: oneAPI Level Zero Specification, "Core Programming Guide", Modules and Kernels; "SPIR-V Programming
+ * Guide".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +102,8 @@ static void refuse(const struct weft_device *device, int ordinal, struct weft_ze
     for (int m = 0; m < WEFT_ZE_MODULE_COUNT; m++)
         is_said |= strncmp(launcher->modules[m].text, text, sizeof module->text - 1) == 0;
     if (number == weft_ze_module_of(WEFT_ZE_PROBE) &&
-        atomic_load(&device->ordinals[ordinal].meets) == WEFT_ZE_ANSWER_UNTRIED)
+        atomic_load(&device->ordinals[ordinal].trials[WEFT_ZE_BESIDE_KERNEL].answer) ==
+            WEFT_ZE_ANSWER_UNTRIED)
         is_said = 1; /* who probes says it */
     if (!is_said)
         device->params.log(level, "%s; %s", text, "the host reduces");
@@ -166,6 +170,8 @@ static ze_result_t build(const struct weft_device *device, int ordinal, const ze
     return result;
 }
 
+/* With the launcher's lock, which is let go while the driver compiles: calls of other types, and of streams,
+ * go on meanwhile. */
 static void load(const struct weft_device *device, int ordinal, struct weft_ze_launcher *launcher, int number)
 {
     struct weft_ze_module *module = &launcher->modules[number];
@@ -189,11 +195,14 @@ static void load(const struct weft_device *device, int ordinal, struct weft_ze_l
         refuse(device, ordinal, launcher, number, text, WEFT_DEVICE_LOG_INFO, 1);
         return;
     }
+    module->state = WEFT_ZE_MODULE_LOADING;
+    pthread_mutex_unlock(&launcher->lock);
     ze_result_t result = build(device, ordinal, &desc, &module->handle, &log);
     if (result != ZE_RESULT_SUCCESS)
         module->handle = NULL;
     else
         result = make_kernels(device, launcher, number);
+    pthread_mutex_lock(&launcher->lock);
     if (result == ZE_RESULT_SUCCESS) {
         module->state = WEFT_ZE_MODULE_LOADED;
     } else {
@@ -203,19 +212,21 @@ static void load(const struct weft_device *device, int ordinal, struct weft_ze_l
                weft_ze_status(result) != WEFT_NOMEM);
         unload(device, launcher, number);
     }
+    pthread_cond_broadcast(&launcher->loaded);
     if (log)
         device->driver.zeModuleBuildLogDestroy(log);
 }
 
 /* --- launchers */
 
-static struct weft_ze_launcher *launcher_of(struct weft_device *device, int ordinal)
+struct weft_ze_launcher *weft_ze_launcher_of(struct weft_device *device, int ordinal)
 {
     struct weft_ze_ordinal *known = &device->ordinals[ordinal];
     pthread_mutex_lock(&device->lock);
     if (!known->launcher && (known->launcher = calloc(1, sizeof *known->launcher))) {
         pthread_mutex_init(&known->launcher->lock, NULL);
         pthread_mutex_init(&known->launcher->probe_lock, NULL);
+        pthread_cond_init(&known->launcher->loaded, NULL);
     }
     struct weft_ze_launcher *launcher = known->launcher;
     pthread_mutex_unlock(&device->lock);
@@ -240,7 +251,7 @@ static int refuse_division(const struct weft_device_queue *queue, struct weft_ze
 
 struct weft_ze_launcher *weft_ze_launcher_look(struct weft_device *device, int ordinal)
 {
-    struct weft_ze_launcher *launcher = launcher_of(device, ordinal);
+    struct weft_ze_launcher *launcher = weft_ze_launcher_of(device, ordinal);
     if (!launcher)
         return NULL;
     pthread_mutex_lock(&launcher->lock);
@@ -260,6 +271,8 @@ struct weft_ze_launcher *weft_ze_launcher_lock(struct weft_device_queue *queue, 
         return NULL;
     }
     struct weft_ze_module *module = &launcher->modules[number];
+    while (module->state == WEFT_ZE_MODULE_LOADING)
+        pthread_cond_wait(&launcher->loaded, &launcher->lock);
     if (module->state == WEFT_ZE_MODULE_UNTRIED)
         load(device, queue->ordinal, launcher, number);
     if (module->state == WEFT_ZE_MODULE_LOADED && divides(launcher, number, op))
@@ -294,6 +307,7 @@ void weft_ze_launcher_close(struct weft_device *device, int ordinal, int is_ther
     }
     for (int number = 0; number < WEFT_ZE_MODULE_COUNT && is_there; number++)
         unload(device, launcher, number);
+    pthread_cond_destroy(&launcher->loaded);
     pthread_mutex_destroy(&launcher->probe_lock);
     pthread_mutex_destroy(&launcher->lock);
     free(launcher);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for Level Zero as they lie in the library: for each group of families (devmem/kernels/families.h) a module of SPIR-V that reduces, and one
- * that runs device collectives; and what each needs of a device. Private to devmem/ze/. */
+/* The kernels for Level Zero as they lie in the library: for each group of families
+ * (devmem/kernels/families.h) a module of SPIR-V that reduces, and one that runs device collectives; and what
+ * each needs of a device. Private to devmem/ze/. */
 #ifndef WEFT_DEVMEM_ZE_MODULES_H
 #define WEFT_DEVMEM_ZE_MODULES_H
 
@@ -15,7 +16,8 @@ enum weft_ze_group { WEFT_KERNEL_GROUPS(WEFT_ZE_GROUP_NUMBER) WEFT_ZE_GROUP_COUN
 /* Modules by number: the groups', and from WEFT_ZE_GROUP_COUNT on those for device collectives. */
 enum { WEFT_ZE_MODULE_COUNT = 2 * WEFT_ZE_GROUP_COUNT };
 
-/* Kernels by number: the families', copies excepted; those for device collectives; and the one that shows whether two run side by side. */
+/* Kernels by number: the families', copies excepted; those for device collectives; and the one that shows
+ * whether queues get on beside it. */
 enum { WEFT_ZE_COLLECTIVES = WEFT_KERNEL_copy, WEFT_ZE_PROBE = 2 * WEFT_KERNEL_copy, WEFT_ZE_KERNEL_COUNT };
 
 /* Parameters of every kernel in devmem/ze/reduce.cl: pointers, 64-bit numbers, 32-bit numbers. */

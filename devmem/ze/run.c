@@ -5,12 +5,10 @@
  * is used again when the event behind the kernel has been signalled. All memory that steps name is the driver's own: pinned memory that it
  * did not allocate is refused, as kernels do not reach it.
  *
- * Where it is not known that kernels in two queues of the device get on beside each other (probe.c), all are refused.
+ * Where it is not known that other queues of the device get on while a kernel waits (probe.c), all are refused.
  *
  * Source: oneAPI Level Zero Specification, "Core Programming Guide", Kernels, Arguments and Launching; Memory, Residency.
  */
-#include <stdio.h>
-
 #include "devmem/kernels/check.h"
 #include "devmem/ze/launch.h"
 
@@ -105,15 +103,24 @@ static ze_result_t queue_up(struct weft_device_queue *queue, const struct weft_d
 
 static int refuse(const struct weft_device_queue *queue)
 {
-    char text[WEFT_ZE_TEXT] = "";
-    struct weft_ze_launcher *launcher =
-        weft_ze_has_kernels() ? weft_ze_launcher_look(queue->device, queue->ordinal) : NULL;
-    if (launcher) {
-        snprintf(text, sizeof text, "%s", launcher->meets_text);
-        pthread_mutex_unlock(&launcher->lock);
-    }
+    const struct weft_ze_trial *trial =
+        &queue->device->ordinals[queue->ordinal].trials[WEFT_ZE_BESIDE_KERNEL];
+    int is_known = atomic_load(&trial->answer) == WEFT_ZE_ANSWER_NO;
     return queue->device->params.fail(WEFT_UNSUPPORTED, "Level Zero device %d runs no device collectives%s%s",
-                                      queue->ordinal, *text ? ": " : "", text);
+                                      queue->ordinal, is_known ? ": " : "", is_known ? trial->text : "");
+}
+
+/* Who has switched device collectives off is not bothered. */
+static void say_limit(struct weft_device_queue *queue)
+{
+    atomic_int *limit_ms = &queue->device->ordinals[queue->ordinal].limit_ms;
+    int ms = atomic_load(limit_ms) ? atomic_exchange(limit_ms, 0) : 0;
+    if (ms)
+        queue->device->params.log(
+            WEFT_DEVICE_LOG_WARN,
+            "the kernel's driver may reset Level Zero device %d when a device collective "
+            "waits for a peer for longer than %d ms (docs/levelzero.md, Resets)",
+            queue->ordinal, ms);
 }
 
 int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective)
@@ -131,6 +138,7 @@ int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collec
         weft_ze_launcher_lock(queue, WEFT_ZE_COLLECTIVES + family, collective->op, &status);
     if (!launcher)
         return status;
+    say_limit(queue);
     ze_result_t result = weft_ze_steps_take(
         queue, (size_t)collective->step_count * WEFT_KERNEL_STEP_WORDS_MAX * sizeof(uint64_t), &steps);
     if (result == ZE_RESULT_SUCCESS)

@@ -23,6 +23,7 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
         return params->fail(WEFT_NOMEM, "no memory for the Level Zero backend");
     memcpy(&device->params, params, params->size < sizeof *params ? params->size : sizeof *params);
     device->pid = getpid();
+    device->root = "";
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->imports_lock, NULL);
     pthread_mutex_init(&device->residents_lock, NULL);
@@ -31,8 +32,8 @@ static int ze_open(const struct weft_device_params *params, struct weft_device *
     return WEFT_OK;
 }
 
-/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the context they are of; and so
- * does a stream of the program's that has yet to pass a stream wait. */
+/* In a forked child nothing of the driver's may be touched. What was left in flight keeps its events, and the
+ * context they are of; and so does a stream of the program's that has yet to pass a stream wait. */
 static void place_close(struct weft_device *device, struct weft_ze_place *place)
 {
     int is_idle = !device->left;
@@ -88,19 +89,6 @@ static uint64_t memory_of(const struct weft_ze_driver *driver, ze_device_handle_
     return bytes;
 }
 
-/* What is not known stays empty. */
-static void describe_place(const struct weft_ze_driver *driver, ze_device_handle_t place,
-                           struct weft_device_info *info)
-{
-    ze_pci_ext_properties_t pci = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
-    if (!driver->zeDevicePciGetPropertiesExt ||
-        driver->zeDevicePciGetPropertiesExt(place, &pci) != ZE_RESULT_SUCCESS)
-        return;
-    snprintf(info->pci, sizeof info->pci, "%04x:%02x:%02x.%x", pci.address.domain & 0xffff,
-             pci.address.bus & 0xff, pci.address.device & 0xff, pci.address.function & 0xf);
-    info->numa = weft_file_numa(info->pci);
-}
-
 static void describe_driver(const struct weft_ze_driver *driver, ze_driver_handle_t from,
                             struct weft_device_info *info)
 {
@@ -135,7 +123,8 @@ static int ze_describe(struct weft_device *device, int ordinal, struct weft_devi
     _Static_assert(sizeof info.uuid == sizeof properties.uuid.id, "both have 16 bytes");
     memcpy(info.uuid, properties.uuid.id, sizeof info.uuid);
     info.memory_bytes = memory_of(&device->driver, known->device);
-    describe_place(&device->driver, known->device, &info);
+    weft_ze_pci(&device->driver, known->device, info.pci, sizeof info.pci);
+    info.numa = weft_file_numa(info.pci);
     describe_driver(&device->driver, device->places[known->place].driver, &info);
     weft_struct_give(out, &info, sizeof info);
     return WEFT_OK;

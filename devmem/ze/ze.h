@@ -81,6 +81,18 @@ struct weft_device_wait {
     struct weft_device_wait *next;
 };
 
+/* What weft has to try of a device, as no call says it: whether queues get on beside a kernel that waits
+ * (probe.c), and get by beside a stream that waits (beside.c). */
+enum { WEFT_ZE_BESIDE_KERNEL, WEFT_ZE_BESIDE_STREAM, WEFT_ZE_TRIALS };
+enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
+
+/* An answer stays, and so does the text of a NO. Until there is one: with the launcher's probe_lock. */
+struct weft_ze_trial {
+    atomic_int answer; /* enum weft_ze_answer */
+    int tries;         /* without an answer */
+    char text[WEFT_ZE_TEXT];
+};
+
 struct weft_ze_ordinal {
     ze_device_handle_t device;
     int place;
@@ -89,19 +101,18 @@ struct weft_ze_ordinal {
     uint32_t tile_count;
     ze_device_handle_t tiles[WEFT_ZE_TILES_MAX]; /* memory may be one's */
     uint8_t uuid[16], tile_uuids[WEFT_ZE_TILES_MAX][16];
-    int exports, imports;                     /* memory, as a dma-buf */
-    int is_unlisted;                          /* by its ordinal in the first driver's list */
-    struct weft_ze_launcher *launcher;        /* launch.h; NULL: it has reduced nothing */
-    struct weft_ze_batch *on_streams;         /* lists in command queues of the program's, the oldest first */
-    atomic_int meets;                         /* enum weft_ze_answer of kernels in two queues, probe.c */
+    int exports, imports;              /* memory, as a dma-buf */
+    int is_unlisted;                   /* by its ordinal in the first driver's list */
+    struct weft_ze_launcher *launcher; /* launch.h; NULL: it has reduced nothing */
+    struct weft_ze_batch *on_streams;  /* lists in command queues of the program's, the oldest first */
+    struct weft_ze_trial trials[WEFT_ZE_TRIALS];
+    atomic_int
+        limit_ms; /* that device collectives may wait, until that has been said; 0: no limit is known */
     atomic_uchar peers[WEFT_ZE_ORDINALS_MAX]; /* enum weft_ze_peer, by ordinal */
     atomic_int is_resident_said;              /* that others' memory cannot be made resident */
     atomic_llong status_ns;                   /* when the driver was last asked whether it is lost, */
     atomic_int is_lost;                       /* and what it has said once */
 };
-
-/* What trying has shown, of kernels that meet (probe.c) and of queues beside streams (beside.c). */
-enum weft_ze_answer { WEFT_ZE_ANSWER_UNTRIED = 0, WEFT_ZE_ANSWER_YES, WEFT_ZE_ANSWER_NO };
 
 enum weft_ze_peer { WEFT_ZE_PEER_UNASKED = 0, WEFT_ZE_PEER_REACHED, WEFT_ZE_PEER_UNREACHED };
 
@@ -140,7 +151,8 @@ enum { WEFT_ZE_NOTHING, WEFT_ZE_READY };
 
 struct weft_device {
     struct weft_device_params params;
-    pid_t pid; /* a forked child must not touch the drivers */
+    const char *root; /* of the kernel's files: "" */
+    pid_t pid;        /* a forked child must not touch the drivers */
     pthread_mutex_t lock;
     atomic_int level;
     atomic_ullong library_loads; /* of the dynamic linker, when identify() last looked for the loader */
@@ -196,6 +208,13 @@ int weft_ze_word(ze_result_t result, char text[WEFT_ZE_TEXT], const char *format
 /* The same, given to the caller. */
 int weft_ze_fail(struct weft_device *device, ze_result_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* --- limits.c */
+
+/* The PCI address; "": it is not known. */
+void weft_ze_pci(const struct weft_ze_driver *driver, ze_device_handle_t place, char *text, size_t size);
+/* After which the kernel's driver may reset a kernel that waits; 0: never, or it is not known. */
+int weft_ze_limit_ms(struct weft_device *device, int ordinal);
 
 /* --- find.c */
 
@@ -348,16 +367,28 @@ int64_t weft_ze_reached(const struct weft_device_queue *queue, const void *point
 int weft_ze_run(struct weft_device_queue *queue, const struct weft_device_collective *collective);
 /* steps.c; nothing of the queue is in flight. */
 void weft_ze_steps_free(struct weft_device_queue *queue);
-/* Finds out, once, whether two kernels in two queues of the ordinal get on while each waits for the other: runs two. Says in the log where not. */
+/* Tries once whether other queues get on beside a kernel, where the library has kernels. */
 void weft_ze_probe(struct weft_device *device, int ordinal);
-/* What is known of that by now: 1, or 0. Takes no lock. */
+/* What trying shows: 1; 0 with a text of why not, and with a line in the log when that is final. It is tried
+ * when nobody knows yet, which may take a while; what is known takes no lock. */
+int weft_ze_try(struct weft_device *device, int ordinal, int trial, char text[WEFT_ZE_TEXT]);
+/* Whether other queues are known to get on beside a kernel by now: 1, or 0. Takes no lock. */
 int weft_ze_meets(struct weft_device *device, int ordinal);
 int weft_ze_queue_open(struct weft_device *device, int ordinal, struct weft_device_queue **queue);
 
 /* --- beside.c */
 
-/* Whether queues of the ordinal get on beside a stream that waits: 1; 0 with a text of why not. Finds it out once, which may take a while. */
-int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT]);
+#define WEFT_ZE_SOON_MS 500
+/* Whether it happens within that time. */
+int weft_ze_event_is_soon(const struct weft_device_event *event);
+/* "Level Zero device ORDINAL WHAT within TIME". */
+void weft_ze_late(char text[WEFT_ZE_TEXT], int ordinal, const char *what);
+/* One attempt: enum weft_ze_answer, UNTRIED where another one may show more. With a text. */
+int weft_ze_try_stream(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT]);
+static inline int weft_ze_streams_wait(struct weft_device *device, int ordinal, char text[WEFT_ZE_TEXT])
+{
+    return weft_ze_try(device, ordinal, WEFT_ZE_BESIDE_STREAM, text);
+}
 
 /* --- queue.c */
 

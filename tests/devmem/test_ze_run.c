@@ -73,16 +73,21 @@ static int is_refused(const char *why, size_t field, uint32_t value)
 
 static int one_at_a_time(void)
 {
-    return is_refused("Level Zero device 0 did not run two kernels side by side within 500 ms",
+    return is_refused("Level Zero device 0 runs no queue beside a kernel that waits, within 500 ms",
                       offsetof(struct ze_fake, one_at_a_time), 1);
+}
+
+/* Kernels alone would get on beside each other there. What has a barrier in front does not. */
+static int one_engine(void)
+{
+    return is_refused("Level Zero device 0 runs no queue beside a kernel that waits, within 500 ms",
+                      offsetof(struct ze_fake, one_engine), 1);
 }
 
 static int host_unseen(void)
 {
-    return is_refused(
-        "Level Zero device 0 did not run two kernels side by side that see what the host writes "
-        "within 500 ms",
-        offsetof(struct ze_fake, stale_words), 1);
+    return is_refused("Level Zero device 0 has kernels that do not see what the host writes, within 500 ms",
+                      offsetof(struct ze_fake, stale_words), 1);
 }
 
 /* Which nothing needs: of a word it is loads and stores. */
@@ -122,7 +127,7 @@ static int no_module(void)
                       offsetof(struct ze_fake, module_result), ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
 }
 
-/* Kernels that meet, and what then is not reached. */
+/* A kernel that others get on beside, and what then is not reached. */
 static int reach(void)
 {
     struct weft_device_queue *queue;
@@ -247,6 +252,66 @@ static int load_when_asked(void)
     return ze_scene_end(&ops, fake, device);
 }
 
+static void *ask_for_float32(void *queue)
+{
+    return ask(queue, WEFT_FLOAT32) == WEFT_OK ? queue : NULL;
+}
+
+/* A stream call and a device collective, as a program makes them. */
+static int use_stream(struct weft_device_queue *queue, uint64_t *words)
+{
+    const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC, .ordinal = 1};
+    ze_command_list_handle_t stream;
+    struct weft_device_event *event;
+    struct weft_device_wait *wait;
+    ZE_CHECK(device->driver.zeCommandListCreateImmediate(
+                 device->places[0].context, device->ordinals[0].device, &desc, &stream) == ZE_RESULT_SUCCESS);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+    ZE_CHECK(ops.wait_stream(device, 0, stream, &wait) == WEFT_OK);
+    ZE_CHECK(run(queue, words, 2) == WEFT_OK && ops.wait_open(wait, queue) == WEFT_OK);
+    ZE_CHECK(ze_scene_finish(&ops, queue) == 1 && words[1] == 1);
+    while (ops.test(event) == 0)
+        usleep(100);
+    ops.event_free(event);
+    ops.wait_free(wait);
+    ZE_CHECK(ops.mark_stream(device, 0, stream, 0, &event) == WEFT_OK);
+    while (ops.test(event) == 0)
+        usleep(100);
+    ops.event_free(event);
+    return device->driver.zeCommandListDestroy(stream) != ZE_RESULT_SUCCESS;
+}
+
+/* While modules are compiled, nobody waits but who needs them; and each is compiled once. */
+static int compile_beside(void)
+{
+    struct weft_device_queue *queue, *others[2];
+    pthread_t threads[2];
+    void *asked;
+    uint64_t *words;
+    ZE_CHECK(begin(&queue, &words) == 0 && ask(queue, WEFT_INT32) == WEFT_OK);
+    words[2] = 1;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(ops.queue_open(device, 0, &others[i]) == WEFT_OK);
+    int builds = fake->builds;
+    fake->compiler_waits = 1;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(pthread_create(&threads[i], NULL, ask_for_float32, others[i]) == 0);
+    while (fake->compiling == 0)
+        usleep(100);
+    alarm(60); /* who waits for the compiler waits for ever */
+    ZE_CHECK(use_stream(queue, words) == 0 && ask(queue, WEFT_INT32) == WEFT_OK && has(0));
+    ZE_CHECK(fake->compiling == 1);
+    fake->compiler_waits = 0;
+    for (int i = 0; i < 2; i++)
+        ZE_CHECK(pthread_join(threads[i], &asked) == 0 && asked);
+    ZE_CHECK(fake->builds == builds + 2); /* the type's two modules */
+    ops.queue_close(queue);
+    for (int i = 0; i < 2; i++)
+        ops.queue_close(others[i]);
+    ZE_CHECK(ops.release(device, words) == WEFT_OK);
+    return ze_scene_end(&ops, fake, device);
+}
+
 /* Where those for device collectives alone fail, the host reduces the type: no call gets as far as run(). */
 static int fail_when_asked(void)
 {
@@ -360,7 +425,7 @@ static int refuse_parts(void)
     return far_close(&far);
 }
 
-/* Who may not wait does not: the launcher's lock is kept while a module is compiled. */
+/* Who may not wait does not take the launcher's lock. */
 static int look_while_locked(void)
 {
     struct far far;
@@ -498,6 +563,7 @@ static void in_a_child(int (*function)(void))
         in_a_child(function);                                                                                \
     }
 TEST(test_alone, one_at_a_time)
+TEST(test_engine, one_engine)
 TEST(test_host, host_unseen)
 TEST(test_atomics, no_atomics)
 TEST(test_busy, busy)
@@ -506,6 +572,7 @@ TEST(test_reach, reach)
 TEST(test_steps, keep_steps)
 TEST(test_behind, fail_behind)
 TEST(test_late, fail_late)
+TEST(test_compiler, compile_beside)
 TEST(test_asked, load_when_asked)
 TEST(test_asked_failed, fail_when_asked)
 TEST(test_residents, make_resident)
@@ -518,23 +585,16 @@ TEST(test_absent, plant_absent)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),
-                                       cmocka_unit_test(test_host),
-                                       cmocka_unit_test(test_atomics),
-                                       cmocka_unit_test(test_busy),
-                                       cmocka_unit_test(test_build),
-                                       cmocka_unit_test(test_reach),
-                                       cmocka_unit_test(test_steps),
-                                       cmocka_unit_test(test_residents),
-                                       cmocka_unit_test(test_residents_refused),
-                                       cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_locked),
-                                       cmocka_unit_test(test_owner),
-                                       cmocka_unit_test(test_at_once),
-                                       cmocka_unit_test(test_absent),
-                                       cmocka_unit_test(test_behind),
-                                       cmocka_unit_test(test_late),
-                                       cmocka_unit_test(test_asked),
-                                       cmocka_unit_test(test_asked_failed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alone),     cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_host),      cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_busy),      cmocka_unit_test(test_build),
+        cmocka_unit_test(test_reach),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_residents), cmocka_unit_test(test_residents_refused),
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_owner),     cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_absent),    cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_compiler),  cmocka_unit_test(test_late),
+        cmocka_unit_test(test_asked),     cmocka_unit_test(test_asked_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ struct command {
     struct fake_launch launch; /* with a kernel: a launch of it */
     struct fake_event *signal, *waits[WAITS];
     uint32_t wait_count;
-    uint64_t turn;          /* of all lists of its index, where they run in one order; 0: none */
+    uint64_t turn;          /* of all lists of its index or group, where they run in one order; 0: none */
     struct fake_list *from; /* the list that a queue got it from; NULL: none */
     struct command *next;
 };
@@ -49,14 +49,15 @@ struct fake_list {
 
 #define INDICES 2
 
-/* Of the lists of an index: how many commands have come, and have ended. With fake_lock. */
+/* Of the lists of an index, or of an engine: how many commands have come, and have been passed by what comes behind; and how many that have been
+ * passed still run. With fake_lock. */
 static struct turns {
-    uint64_t last, ended;
+    uint64_t last, passed, running;
 } turns[ZE_FAKE_DEVICES][2][INDICES];
 
 static struct turns *turns_of(const struct fake_list *list)
 {
-    return &turns[list->device][list->group][list->index];
+    return &turns[list->device][list->group][ze_fake.one_engine ? 0 : list->index];
 }
 
 /* With fake_lock, which is let go while it waits. */
@@ -106,6 +107,25 @@ static void spin(const int *flag)
     pthread_mutex_lock(&fake_lock);
 }
 
+/* On an engine all but barriers lets what comes behind begin. */
+static int is_passed_by(const struct command *command)
+{
+    return ze_fake.one_engine && command->what != BARRIER;
+}
+
+/* Whether it is the command's turn, which is then taken. With fake_lock. */
+static int take_turn(struct turns *of, const struct command *command)
+{
+    if (command->turn != of->passed + 1 || (command->what == BARRIER && of->running))
+        return 0;
+    if (is_passed_by(command)) {
+        of->passed++;
+        of->running++;
+        pthread_cond_broadcast(&fake_moved);
+    }
+    return 1;
+}
+
 /* With fake_lock. */
 static void run(struct fake_list *list, struct command *command)
 {
@@ -135,7 +155,8 @@ static void run(struct fake_list *list, struct command *command)
         command->signal->is_signalled = 1;
     }
     list->in_flight--;
-    turns_of(list)->ended += command->turn != 0;
+    turns_of(list)->running -= command->turn && is_passed_by(command);
+    turns_of(list)->passed += command->turn && !is_passed_by(command);
     if (command->from)
         command->from->in_flight--;
     pthread_cond_broadcast(&fake_moved);
@@ -147,7 +168,7 @@ static struct command *take(struct fake_list *list)
 {
     struct command *taken = NULL, *command;
     while ((command = list->first) && !(taken && (command->what == BARRIER || command->turn))) {
-        if (command->turn && command->turn != turns_of(list)->ended + 1)
+        if (command->turn && !take_turn(turns_of(list), command))
             break;
         list->first = command->next;
         if (!list->first)
@@ -348,7 +369,7 @@ static ze_result_t enqueue(struct fake_list *to, struct command *command, const 
     }
     use(command, 1);
     command->next = NULL;
-    command->turn = ze_fake.one_order ? ++turns_of(to)->last : 0;
+    command->turn = ze_fake.one_order || ze_fake.one_engine ? ++turns_of(to)->last : 0;
     *to->end = command;
     to->end = &command->next;
     to->in_flight++;

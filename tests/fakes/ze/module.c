@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/fakes/ze/fake_kernel.h"
 
@@ -84,6 +85,10 @@ ze_result_t fake_module_create(ze_context_handle_t context, ze_device_handle_t d
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     }
     ze_fake.builds++;
+    ze_fake.compiling++;
+    while (ze_fake.compiler_waits)
+        usleep(50);
+    ze_fake.compiling--;
     ze_result_t result = (ze_result_t)ze_fake.module_result;
     if (made->spirv.uses_float64 && ze_fake.no_float64)
         result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;

@@ -85,7 +85,7 @@ static inline void rest(void)
 #define WEFT_KERNEL_GROUP_all WEFT_KERNEL_REDUCTIONS
 #define WEFT_GROUP            all
 #define WEFT_KERNEL_PROBES
-#define PROBE_LOOKS (ze_fake.probe_looks ? ze_fake.probe_looks : 1u << 21)
+#define PROBE_LOOKS (ze_fake.probe_looks ? ze_fake.probe_looks : 1u << 26)
 #include "devmem/ze/collective.cl"
 
 typedef void function(const ulong *, const ulong *, uint);
@@ -183,7 +183,6 @@ void fake_collective_run(const struct fake_launch *launch)
         functions[number].run((const ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1], (uint)a[2]);
     else
         weft_ze_probe((ulong *)(uintptr_t)a[0], (const ulong *)(uintptr_t)a[1],
-                      (const ulong *)(uintptr_t)a[2], (const ulong *)(uintptr_t)a[3],
-                      (ulong *)(uintptr_t)a[4]);
+                      (const ulong *)(uintptr_t)a[2], (ulong *)(uintptr_t)a[3]);
     run_stale(-1);
 }

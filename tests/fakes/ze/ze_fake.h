@@ -72,10 +72,14 @@ struct ze_fake {
     uint32_t one_at_a_time;             /* kernel runs on all devices, whatever queue it is in */
     uint32_t one_index;                 /* each group has one queue, not two */
     uint32_t one_order;                 /* all lists of an index run one behind the other, each command */
+    uint32_t one_engine;                /* all lists of a group share one, which a barrier stalls until all in
+                                         * front of it has ended, whatever list that is in */
     _Atomic uint32_t busy;              /* no kernel begins as long as this is set */
     _Atomic uint32_t stalls;            /* nor any other command */
+    _Atomic uint32_t compiler_waits;    /* no module is made as long as this is set; */
+    _Atomic int compiling;              /* so many threads are at one */
     uint32_t stale_words;               /* a kernel does not see what the host writes while it runs */
-    uint32_t probe_looks;               /* of the kernel that probes; 0: as many as on a device */
+    uint32_t probe_looks;               /* of the kernel that probes; 0: as many as last on any machine */
     uint32_t group_size;                /* work items of a group, at most; 0: 1024 */
     _Atomic int builds;                 /* how often a module was compiled */
     _Atomic int launches;               /* of kernels, that have run */
