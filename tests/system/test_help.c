@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap process_vm_readv process_vm_writev */
+/* build: wrap process_vm_readv process_vm_writev weft_fd_write */
 /* A rank that waits until its ordinary memory has been read helps: it writes a half of each large piece. Seen, and broken, by the system calls. The reader
  * begins with its own half only when the owner has taken the other one. */
 #include <setjmp.h>
@@ -36,6 +36,9 @@ static struct shared {
 } * shared;
 
 static int wanted;   /* how often the helper is to have begun before this rank reads a half */
+static int has_rung; /* since this rank has begun to wait for a message */
+static int is_first; /* what it reads next of that */
+static int rang;     /* messages whose owner was woken first */
 static size_t whole; /* what is less than this is one */
 
 static void wait_for(const _Atomic int *value, int least)
@@ -50,6 +53,10 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 {
     if (local->iov_len >= PIECE && local->iov_len < whole)
         wait_for(&shared->begun, wanted);
+    if (is_first && local->iov_len == 64 << 10) { /* half a piece */
+        is_first = 0;
+        rang += has_rung;
+    }
     return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
 }
 
@@ -139,6 +146,70 @@ static int sizes_body(int rank, int ranks, void *arg)
     CHECK(count(&job, rank) == 0);
     CHECK_OK(job_close(&job));
     return 0;
+}
+
+/* --- an owner that sleeps */
+
+static int is_asleep(pid_t pid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t got = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    const char *name_end = got ? strrchr(text, ')') : NULL;
+    return name_end && strncmp(name_end, ") S", 3) == 0;
+}
+
+ssize_t __real_weft_fd_write(int fd, const void *data, size_t size);
+ssize_t __wrap_weft_fd_write(int fd, const void *data, size_t size);
+ssize_t __wrap_weft_fd_write(int fd, const void *data, size_t size)
+{
+    has_rung |= size == sizeof(uint64_t);
+    return __real_weft_fd_write(fd, data, size);
+}
+
+/* The owner sleeps as soon as it waits, and wakes for other things as well: so one of many messages counts. */
+static int sleeping_body(int rank, int ranks, void *arg)
+{
+    const int *bytes = arg;
+    struct job job;
+    uint8_t *memory = malloc((size_t)*bytes);
+    (void)ranks;
+    CHECK(memory);
+    setenv("WEFT_SPIN_US", "0", 1);
+    setenv("WEFT_HELP_SHM", "always", 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    shared->helper = rank ? (int)shared->helper : getpid();
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    for (int i = 0; i < 24; i++) {
+        memset(memory, rank ? 0 : i, (size_t)*bytes);
+        for (int k = 0; rank && k < 20000 && !is_asleep(shared->helper); k++)
+            usleep(1000);
+        has_rung = 0;
+        is_first = 1;
+        CHECK_OK(weft_broadcast(job.comm, memory, memory, (size_t)*bytes, WEFT_UINT8, 0, NULL));
+        CHECK(memory[0] == i && memory[*bytes - 1] == i);
+    }
+    CHECK(!rank || (*bytes < 1 << 20 ? !rang : rang > 0));
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_asleep(void **state)
+{
+    (void)state;
+    static int sizes_bytes[] = {512 << 10, 1 << 20};
+    for (int i = 0; i < 2; i++) {
+        prepare(WRITES);
+        wanted = 0;
+        if (test_ranks_fork(2, sleeping_body, &sizes_bytes[i]) != 0)
+            fail_msg("%d bytes: an owner that sleeps was woken for a short message, or not for a long one",
+                     sizes_bytes[i]);
+    }
 }
 
 static void test_bits(void **state)
@@ -492,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_asked),         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_stopped),       cmocka_unit_test(test_helper_dies),
         cmocka_unit_test(test_played_offers), cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_asleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,8 @@
  *
  * process_vm_readv() is one copy by one processor, and the owner's waits meanwhile. So the reader of a large piece reads the first half of it, and
  * offers the second. An owner that has nothing else to do takes that, and writes it into the reader's memory by process_vm_writev(): both copy at
- * once. An owner that sleeps or is stopped takes nothing, nor one that computes, but for its service thread where that is at work. Then the reader reads the second half as well, and nobody has been waited for. There are two
+ * once. An owner that sleeps is woken if the message is long. One that is stopped takes nothing, nor one that computes, but for its service thread
+ * where that is at work. Then the reader reads the second half as well, and nobody has been waited for. There are two
  * parts, and not more, because each call costs the kernel about as much as 16 KiB of copying.
  *
  * The offer lies in the owner's ring, which both have mapped (help.h). Its state is one word, which either side changes by compare and exchange. The reader
@@ -36,8 +37,9 @@
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
 #define PAGE_BYTES     4096u
 #define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do */
-#define UNHELPED_EACH  16u /* and how often it is offered a half then */
-#define SPINS          512 /* then others may want the processor */
+#define UNHELPED_EACH  16u        /* and how often it is offered a half then */
+#define WAKING_BYTES   (1u << 20) /* a message that an owner is worth waking for */
+#define SPINS          512        /* then others may want the processor */
 #define YIELDS         1024
 #define LOOK_NS        INT64_C(2000000) /* between two looks whether a helper that does not end is stopped */
 #define LOOKS          1000             /* at a helper that is neither stopped nor done */
@@ -225,6 +227,8 @@ int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *tok
     uint64_t offered = help ? offer(help, token->cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
+    if (token->size >= WAKING_BYTES)
+        (void)shm_notify(link); /* nothing is lost where that fails */
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
     link->offered_bytes += size - first;
