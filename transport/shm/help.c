@@ -227,8 +227,9 @@ int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *tok
     uint64_t offered = help ? offer(help, token->cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
-    if (token->size >= WAKING_BYTES)
-        (void)shm_notify(link); /* nothing is lost where that fails */
+    if (token->size >= WAKING_BYTES &&
+        atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
+        shm_peer_look_up(link);
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
     link->offered_bytes += size - first;

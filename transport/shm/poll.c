@@ -21,17 +21,6 @@
 
 #define DEMOTED_BYTES 4096u /* a longer message is a stream by itself */
 
-/* The peer may be asleep: ends each of its sleeps at most once per link. */
-static void peer_wake(struct weft_link *link, uint32_t sleep)
-{
-    if (atomic_load_explicit(&link->rung, memory_order_relaxed) == sleep)
-        return;
-    atomic_store_explicit(&link->rung, sleep, memory_order_relaxed);
-    uint64_t one = 1;
-    ssize_t written = weft_fd_write(link->wake_fd, &one, sizeof one);
-    (void)written; /* a full counter is readable too */
-}
-
 static int link_not_up(struct weft_link *link, int state)
 {
     return state == SHM_LINK_FAILED ? shm_link_down(link) : WEFT_AGAIN;
@@ -69,7 +58,7 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (__builtin_expect(sleep & 1, 0))
-        peer_wake(link, sleep);
+        shm_peer_wake(link, sleep);
     return WEFT_OK;
 }
 
@@ -78,10 +67,7 @@ int shm_notify(struct weft_link *link)
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
     if (state != SHM_LINK_UP)
         return link_not_up(link, state);
-    weft_fence_hot(link->light);
-    uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
-    if (sleep & 1)
-        peer_wake(link, sleep);
+    shm_peer_look_up(link);
     return WEFT_OK;
 }
 
