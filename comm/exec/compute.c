@@ -78,7 +78,8 @@ void weft_compute(struct weft_exec_op *op, const struct weft_inflight *inflight,
     else if (request->reduce &&
              (inflight->step.kind == WEFT_STEP_REDUCE || inflight->step.flags & WEFT_STEP_FINISH))
         request->reduce(target, sources, inflight->step.source_count, size / request->element_bytes, finish);
-    else if (target != sources[0] && request->streaming && !request->reduce) /* else it is reduced into */
+    else if (target != sources[0] && request->streaming && !request->reduce &&
+             !request->user.reduce) /* else it is reduced into */
         weft_copy_streaming(target, sources[0], size);
     else if (target != sources[0])
         weft_copy(target, sources[0], size);

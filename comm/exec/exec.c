@@ -95,7 +95,7 @@ static void choose_staging(struct weft_exec_op *op)
     enum weft_collective collective = (enum weft_collective)call->collective;
     int is_timed;
     window->way = WEFT_STAGING_IN_PLACE;
-    window->is_timed = window->has_staged = window->lacks_staging = 0;
+    window->stages = window->is_timed = window->has_staged = window->lacks_staging = 0;
     window->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
     if (window->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
         call->unequal || !exec->options.may_stage || weft_collective_has_root(collective))
@@ -112,6 +112,8 @@ static void choose_staging(struct weft_exec_op *op)
     if (window->lacks_staging)
         return;
     window->way = (uint8_t)way;
+    window->stages =
+        weft_staging_stages(exec->staging, collective, window->staging_bytes, way, is_timed) != 0;
     op->request.streaming |= way == WEFT_STAGING_STREAMED;
 }
 

@@ -188,7 +188,7 @@ struct weft_op_window {
     uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
     uint64_t cell_users[WEFT_CELLS_MAX]; /* which steps touch a cell */
     uint8_t slot_writer[WEFT_SLOTS_MAX];
-    uint8_t way, is_timed; /* staging.h */
+    uint8_t way, stages, is_timed; /* staging.h */
     uint8_t has_staged,
         lacks_staging;    /* of its SENDs some are staged by choice; some should be, and are not */
     int64_t begun_ns;     /* where it is timed */

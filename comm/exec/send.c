@@ -117,7 +117,7 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
 {
     struct weft_exec *exec = op->exec;
-    if (!op->window || op->window->way == WEFT_STAGING_IN_PLACE || !(flags & WEFT_LINK_PEER_MAPS))
+    if (!op->window || !op->window->stages || !(flags & WEFT_LINK_PEER_MAPS))
         return 0;
     if (exec->staged < STAGED_MAX)
         inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);

@@ -59,6 +59,15 @@ enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_
     return (enum weft_staging_way)(since / TRIAL);
 }
 
+int weft_staging_stages(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        enum weft_staging_way way, int is_timed)
+{
+    size_t largest;
+    const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
+    return way == WEFT_STAGING_STAGED ||
+           (way == WEFT_STAGING_STREAMED && (is_timed || choice->cost_ns[WEFT_STAGING_STAGED]));
+}
+
 static int compare(struct weft_staging_choice *choice)
 {
     uint64_t known = choice->cost_ns[choice->taken], least = known;

@@ -25,13 +25,14 @@
 #define WEFT_STAGING_BYTES_MIN (64u << 10) /* of a call's buffer: below it calls are in place */
 #define WEFT_STAGING_SIZES     10          /* up to 64 KiB, 128 KiB and so on; the last has all above */
 
-/* Of results of fewer bytes none goes past the caches: whoever reads them next would miss them there. */
+/* Of sizes whose largest result has fewer bytes none goes past the caches: whoever reads it next would miss it there. */
 #define WEFT_STAGING_STREAMED_MIN (1u << 20)
 
 enum weft_staging_way {
     WEFT_STAGING_IN_PLACE, /* at first */
     WEFT_STAGING_STAGED,
-    WEFT_STAGING_STREAMED, /* staged, and results go past the caches; memory that peers can map is still read in place */
+    WEFT_STAGING_STREAMED, /* staged, and results go past the caches; memory that peers can map is still read in place. Where no staged call has been
+                            * measured, as all memory was such, nothing is staged outside of trials */
     WEFT_STAGING_WAYS
 };
 
@@ -54,6 +55,9 @@ void weft_staging_open(struct weft_staging *staging, uint32_t ranks);
 /* The way of the next call of so many bytes. *is_timed: its cost is wanted, and has to be given. */
 enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_collective collective,
                                         size_t bytes, int *is_timed);
+/* Whether a call that goes this way stages ordinary memory. */
+int weft_staging_stages(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        enum weft_staging_way way, int is_timed);
 /* What a call has taken; 0: it says nothing about its way. Returns 1 where another way is taken from now on. */
 int weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
                          enum weft_staging_way way, int64_t cost_ns);

@@ -6,12 +6,11 @@
 #define TIMED          4  /* of so many messages one is timed, */
 #define WINDOW         4  /* and of so many timed ones the least is kept */
 #define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
-#define LARGE_PAUSE                                                                                          \
-    4 /* before the first of large ones, each of which is timed: their time is worth more than two looks at the clock */
-#define LARGE_BYTES ((size_t)1 << 20)
-#define PAUSE_MIN   32 /* and where they have shown something new */
-#define PAUSE_MAX   512
-#define COST_MAX    2000000000
+#define LARGE_PAUSE    4  /* before the first of large ones; up to their third trial each message is timed */
+#define LARGE_BYTES    ((size_t)1 << 20)
+#define PAUSE_MIN      32 /* and where they have shown something new */
+#define PAUSE_MAX      512
+#define COST_MAX       2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {

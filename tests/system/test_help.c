@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap process_vm_readv process_vm_writev weft_fd_write */
+/* build: wrap process_vm_readv process_vm_writev shm_peer_look_up */
 /* A rank that waits until its ordinary memory has been read helps: it writes a half of each large piece. Seen, and broken, by the system calls. The reader
  * begins with its own half only when the owner has taken the other one. */
 #include <setjmp.h>
@@ -35,11 +35,12 @@ static struct shared {
     _Atomic size_t written;
 } * shared;
 
-static int wanted;   /* how often the helper is to have begun before this rank reads a half */
-static int has_rung; /* since this rank has begun to wait for a message */
-static int is_first; /* what it reads next of that */
-static int rang;     /* messages whose owner was woken first */
-static size_t whole; /* what is less than this is one */
+static int wanted;                 /* how often the helper is to have begun before this rank reads a half */
+static _Thread_local int has_rung; /* since this rank has begun to wait for a message */
+static _Thread_local int is_first; /* what it reads next of that */
+static int firsts;                 /* halves that were the first */
+static int rang;                   /* messages whose owner was woken first */
+static size_t whole;               /* what is less than this is one */
 
 static void wait_for(const _Atomic int *value, int least)
 {
@@ -55,6 +56,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
         wait_for(&shared->begun, wanted);
     if (is_first && local->iov_len == 64 << 10) { /* half a piece */
         is_first = 0;
+        firsts++;
         rang += has_rung;
     }
     return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
@@ -163,12 +165,12 @@ static int is_asleep(pid_t pid)
     return name_end && strncmp(name_end, ") S", 3) == 0;
 }
 
-ssize_t __real_weft_fd_write(int fd, const void *data, size_t size);
-ssize_t __wrap_weft_fd_write(int fd, const void *data, size_t size);
-ssize_t __wrap_weft_fd_write(int fd, const void *data, size_t size)
+void __real_shm_peer_look_up(struct weft_link *link);
+void __wrap_shm_peer_look_up(struct weft_link *link);
+void __wrap_shm_peer_look_up(struct weft_link *link)
 {
-    has_rung |= size == sizeof(uint64_t);
-    return __real_weft_fd_write(fd, data, size);
+    has_rung |= link->control->sleep & 1;
+    __real_shm_peer_look_up(link);
 }
 
 /* The owner sleeps as soon as it waits, and wakes for other things as well: so one of many messages counts. */
@@ -193,6 +195,7 @@ static int sleeping_body(int rank, int ranks, void *arg)
         CHECK_OK(weft_broadcast(job.comm, memory, memory, (size_t)*bytes, WEFT_UINT8, 0, NULL));
         CHECK(memory[0] == i && memory[*bytes - 1] == i);
     }
+    CHECK(!rank || firsts == 24);
     CHECK(!rank || (*bytes < 1 << 20 ? !rang : rang > 0));
     CHECK_OK(job_close(&job));
     free(memory);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: wrap weft_copy_streaming */
 /* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, and the bits are right whatever each does. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +27,16 @@ struct scene {
     int started; /* of each rank's first calls: rank 0 starts those, and waits for them. -1: all start all */
 };
 
+static int streamed; /* copies past the caches */
+
+void __real_weft_copy_streaming(void *destination, const void *source, size_t size);
+void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size);
+void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size)
+{
+    streamed++;
+    __real_weft_copy_streaming(destination, source, size);
+}
+
 /* By number, and not by what was measured: the trials' calls in place, and staged. From results of 1 MB on three calls more are staged, whose results
  * go past the caches. */
 static int is_in_place(int number, int streams)
@@ -38,6 +49,12 @@ static int is_staged(int number, int streams)
 {
     int second = streams ? 68 : 65, count = streams ? 6 : 3;
     return (number >= 27 && number < 27 + count) || (number >= second && number < second + count);
+}
+
+/* The trials' calls whose results go past the caches, and those of which none does. */
+static int is_streamed(int number)
+{
+    return (number >= 30 && number < 33) || (number >= 71 && number < 74);
 }
 
 static int results_are_large(const struct scene *scene, int ranks)
@@ -97,6 +114,11 @@ static int body(int rank, int ranks, void *arg)
         else if (is_staged(number, streams))
             CHECK(stats.bytes_staged - staged >= sizeof(int32_t) * COUNT / 2);
         staged = stats.bytes_staged;
+        if (number < 30 || (number >= 65 && number < 71) || !streams)
+            CHECK(!streamed);
+        else if (is_streamed(number))
+            CHECK(streamed >= ranks); /* the own block as well */
+        streamed = 0;
     }
     weft_description description = WEFT_DESCRIPTION_INIT;
     CHECK_OK(weft_comm_describe(job.comm, scene->collective, NULL, NULL, COUNT, WEFT_INT32, WEFT_SUM, 0,

@@ -227,7 +227,7 @@ int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *tok
     uint64_t offered = help ? offer(help, token->cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
-    if (token->size >= WAKING_BYTES &&
+    if (offset == 0 && token->size >= WAKING_BYTES && /* once: who helps polls on for a while */
         atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
         shm_peer_look_up(link);
     int status = read_alone(transport, pid, address, destination, first);

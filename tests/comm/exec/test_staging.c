@@ -90,8 +90,10 @@ static void test_does_not_flap(void **state)
     int changed = 0, is_timed;
     weft_staging_open(&staging, 2);
     for (int i = 0; i < 100000; i++) {
-        const int64_t costs_ns[2] = {5000 + next(&random) % 240, 5000 + next(&random) % 240};
-        call(&staging, KIB(64), costs_ns, &is_timed, &changed);
+        int64_t costs_ns[WEFT_STAGING_WAYS];
+        for (int way = 0; way < WEFT_STAGING_WAYS; way++)
+            costs_ns[way] = 5000 + next(&random) % 240;
+        call(&staging, i % 2 ? KIB(64) : KIB(2048), costs_ns, &is_timed, &changed);
     }
     assert_int_equal(changed, 0);
 }
@@ -184,9 +186,31 @@ static void test_past_the_caches(void **state)
             assert_int_equal(counts[WEFT_STAGING_IN_PLACE], 3);
             assert_int_equal(counts[WEFT_STAGING_STAGED], 3);
             assert_int_equal(counts[WEFT_STAGING_STREAMED], cases[i].streams ? 3 : 0);
+            for (int timed = 0; timed < 2; timed++)
+                assert_int_equal(
+                    weft_staging_stages(&staging, cases[i].collective, cases[i].bytes, taken, timed),
+                    taken != WEFT_STAGING_IN_PLACE);
             assert_int_equal(taken, fastest < 2 || cases[i].streams ? fastest : WEFT_STAGING_IN_PLACE);
         }
     }
+}
+
+/* Memory that peers map is never staged, and so says nothing of staging: then only trials stage. */
+static void test_mapped_first(void **state)
+{
+    (void)state;
+    struct weft_staging staging;
+    int is_timed, changed = 0;
+    weft_staging_open(&staging, 2);
+    for (int i = 0; i < 60; i++) {
+        enum weft_staging_way way = weft_staging_next(&staging, WEFT_ALLGATHER, KIB(2048), &is_timed);
+        assert_int_equal(weft_staging_stages(&staging, WEFT_ALLGATHER, KIB(2048), way, is_timed),
+                         is_timed && way != WEFT_STAGING_IN_PLACE);
+        if (is_timed)
+            changed += weft_staging_observe(&staging, WEFT_ALLGATHER, KIB(2048), way,
+                                            way == WEFT_STAGING_STAGED ? 0 : 2000 - 500 * (int)way);
+    }
+    assert_int_equal(changed, 1);
 }
 
 int main(void)
@@ -195,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_trials_go_by_number), cmocka_unit_test(test_follows),
         cmocka_unit_test(test_does_not_flap),       cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_without_costs),       cmocka_unit_test(test_past_the_caches),
+        cmocka_unit_test(test_mapped_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
