@@ -55,8 +55,21 @@
 
 /* Measured orders of magnitude on current servers; the thresholds WEFT_RD_BYTES and WEFT_RAB_BYTES are there
  * for machines that differ. */
-static const struct weft_link_cost shm = {"shm", 400, 2400, 4096, 0.1, 0.11, 1 << 17, 1, 100};
-static const struct weft_link_cost network = {"network", 10000, 0, 0, 0.4, 0.1, 1 << 19, 0, 1000};
+static const struct weft_link_cost shm = {.name = "shm",
+                                          .latency_ns = 400,
+                                          .offer_ns = 2400,
+                                          .eager_bytes = 4096, /* as WEFT_EAGER_SHM is by itself */
+                                          .byte_ns = 0.1,
+                                          .reduce_byte_ns = 0.11,
+                                          .slice_bytes = 1 << 17,
+                                          .receiver_copies = 1,
+                                          .message_ns = 100};
+static const struct weft_link_cost network = {.name = "network",
+                                              .latency_ns = 10000,
+                                              .byte_ns = 0.4,
+                                              .reduce_byte_ns = 0.1,
+                                              .slice_bytes = 1 << 19,
+                                              .message_ns = 1000};
 
 /* A message to a rank that does not run costs a wake-up and its turn on a processor. */
 #define TURN_NS 20000.0

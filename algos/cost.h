@@ -2,9 +2,10 @@
 /* How long a collective will take: what the choice of an algorithm rests on.
  *
  * The model has six numbers per link class: the time until the first byte of a message can be used by its
- * receiver (synchronisation, headers and the executor's own work included), how much longer that takes for a message that is offered and read
- * where it lies, from which size messages are, the time per byte, the time per byte of
- * one reduction, and the time that must lie between two messages of a rank in one direction. Two ways to use them:
+ * receiver (synchronisation, headers and the executor's own work included); the size above which a message is
+ * offered and read where it lies, and how much longer the first byte takes then; the time per byte; the time per
+ * byte of one reduction; and the time that must lie between two messages of a rank in one direction. Two ways to
+ * use them:
  *
  *   weft_cost_estimate_ns()  a closed form per algorithm; a handful of multiplications, for choosing.
  *   weft_plans_cost()        evaluates real plans step by step, for weft-plan and for the tests that hold the

@@ -7,8 +7,9 @@
  * clock costs something as well.
  *
  * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was
- * clearly the faster one. The first trial comes after a few messages, and sooner for large ones. Until then no more messages go that way, however many are sent meanwhile. Trials that change nothing become rarer. They come early, but not at once, when the cost of what is taken has moved by a
- * quarter, as then processors may have.
+ * clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large
+ * ones after fewer. Trials that change nothing become rarer. They come early, but not at once, when the cost of what is taken has moved by a quarter, as
+ * then processors may have.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */

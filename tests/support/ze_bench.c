@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* build: needs ze */
 #include "tests/support/ze_bench.h"
 
 #include <stdio.h>

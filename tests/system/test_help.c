@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap process_vm_readv process_vm_writev shm_peer_look_up */
+/* build: wrap process_vm_readv process_vm_writev shm_peer_wake */
 /* A rank that waits until its ordinary memory has been read helps: it writes a half of each large piece. Seen, and broken, by the system calls. The reader
  * begins with its own half only when the owner has taken the other one. */
 #include <setjmp.h>
@@ -165,12 +165,12 @@ static int is_asleep(pid_t pid)
     return name_end && strncmp(name_end, ") S", 3) == 0;
 }
 
-void __real_shm_peer_look_up(struct weft_link *link);
-void __wrap_shm_peer_look_up(struct weft_link *link);
-void __wrap_shm_peer_look_up(struct weft_link *link)
+void __real_shm_peer_wake(struct weft_link *link);
+void __wrap_shm_peer_wake(struct weft_link *link);
+void __wrap_shm_peer_wake(struct weft_link *link)
 {
     has_rung |= link->control->sleep & 1;
-    __real_shm_peer_look_up(link);
+    __real_shm_peer_wake(link);
 }
 
 /* The owner sleeps as soon as it waits, and wakes for other things as well: so one of many messages counts. */

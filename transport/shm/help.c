@@ -229,7 +229,7 @@ int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *tok
         return read_alone(transport, pid, address, destination, size);
     if (offset == 0 && token->size >= WAKING_BYTES && /* once: who helps polls on for a while */
         atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
-        shm_peer_look_up(link);
+        shm_peer_wake(link);
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
     link->offered_bytes += size - first;

@@ -58,7 +58,7 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (__builtin_expect(sleep & 1, 0))
-        shm_peer_wake(link, sleep);
+        shm_peer_ring(link, sleep);
     return WEFT_OK;
 }
 
@@ -67,7 +67,7 @@ int shm_notify(struct weft_link *link)
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
     if (state != SHM_LINK_UP)
         return link_not_up(link, state);
-    shm_peer_look_up(link);
+    shm_peer_wake(link);
     return WEFT_OK;
 }
 

@@ -270,10 +270,10 @@ int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t
 int shm_pipe_take(struct weft_transport *transport, struct shm_peer *peer, uint64_t id, int *fd);
 void shm_pipe_drop(struct shm_peer *peer, uint64_t id);
 
-/* wake.c, of a link that is up. Ends a sleep of the peer's: at most once per link. */
-void shm_peer_wake(struct weft_link *link, uint32_t sleep);
-/* The same where it sleeps now, after what was written for it. */
-void shm_peer_look_up(struct weft_link *link);
+/* wake.c, of a link that is up. Ends this sleep of the peer's: writes to it at most once per sleep and link. */
+void shm_peer_ring(struct weft_link *link, uint32_t sleep);
+/* Wakes it where it sleeps now, after what was written for it. */
+void shm_peer_wake(struct weft_link *link);
 
 /* poll.c */
 int shm_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,

@@ -4,7 +4,7 @@
 #include "base/fence.h"
 #include "transport/shm/shm_private.h"
 
-void shm_peer_wake(struct weft_link *link, uint32_t sleep)
+void shm_peer_ring(struct weft_link *link, uint32_t sleep)
 {
     if (atomic_load_explicit(&link->rung, memory_order_relaxed) == sleep)
         return;
@@ -14,10 +14,10 @@ void shm_peer_wake(struct weft_link *link, uint32_t sleep)
     (void)written; /* a full counter is readable too */
 }
 
-void shm_peer_look_up(struct weft_link *link)
+void shm_peer_wake(struct weft_link *link)
 {
     weft_fence_hot(link->light);
     uint32_t sleep = atomic_load_explicit(&link->control->sleep, memory_order_relaxed);
     if (sleep & 1)
-        shm_peer_wake(link, sleep);
+        shm_peer_ring(link, sleep);
 }
