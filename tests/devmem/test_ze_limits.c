@@ -33,12 +33,7 @@ static int limit(const char *preempt, const char *heartbeat)
 static int run(struct weft_device_queue *queue, uint64_t *words)
 {
     const struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .word = words + 1, .value = 1};
-    const struct weft_device_collective signal = {.size = sizeof signal,
-                                                  .dtype = WEFT_INT32,
-                                                  .op = WEFT_SUM,
-                                                  .step_count = 1,
-                                                  .steps = &step,
-                                                  .stop = words};
+    const struct weft_device_collective signal = ze_scene_signal(&step, words);
     return ops.run(queue, &signal);
 }
 

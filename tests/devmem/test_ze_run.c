@@ -141,12 +141,7 @@ static int reach(void)
     ZE_CHECK(ops.pin(device, pages, 4096) == WEFT_OK);
     ZE_CHECK(run(queue, pages, 1) == WEFT_UNSUPPORTED && strstr(ze_said, "stop is at"));
     struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .word = pages, .value = 1};
-    const struct weft_device_collective signal = {.size = sizeof signal,
-                                                  .dtype = WEFT_INT32,
-                                                  .op = WEFT_SUM,
-                                                  .step_count = 1,
-                                                  .steps = &step,
-                                                  .stop = words};
+    const struct weft_device_collective signal = ze_scene_signal(&step, words);
     ZE_CHECK(ops.run(queue, &signal) == WEFT_UNSUPPORTED);
     ZE_CHECK(strstr(ze_said, "step 0 of a device collective: ") && strstr(ze_said, "did not allocate"));
     fake->append_result = ZE_RESULT_ERROR_UNKNOWN;
@@ -200,12 +195,7 @@ static int fail_late(void)
     struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .value = 1};
     ZE_CHECK(begin(&queue, &words) == 0);
     step.word = words + 1;
-    const struct weft_device_collective signal = {.size = sizeof signal,
-                                                  .dtype = WEFT_INT32,
-                                                  .op = WEFT_SUM,
-                                                  .step_count = 1,
-                                                  .steps = &step,
-                                                  .stop = words};
+    const struct weft_device_collective signal = ze_scene_signal(&step, words);
     int before = fake->allocations;
     fake->append_late = ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     ZE_CHECK(ops.run(queue, &signal) == WEFT_NOMEM && strstr(ze_said, "launching a device collective"));
@@ -349,12 +339,7 @@ static int far_open(struct far *far)
 static int far_run(const struct far *far)
 {
     const struct weft_device_step step = {.kind = WEFT_DEVICE_STEP_SIGNAL, .word = far->memory, .value = 1};
-    const struct weft_device_collective signal = {.size = sizeof signal,
-                                                  .dtype = WEFT_INT32,
-                                                  .op = WEFT_SUM,
-                                                  .step_count = 1,
-                                                  .steps = &step,
-                                                  .stop = far->stop};
+    const struct weft_device_collective signal = ze_scene_signal(&step, far->stop);
     int status = ops.run(far->queue, &signal);
     return status == WEFT_OK && ze_scene_finish(&ops, far->queue) != 1 ? WEFT_SYSTEM : status;
 }

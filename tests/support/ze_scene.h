@@ -35,6 +35,17 @@ struct weft_device *ze_scene_open(void);
 struct ze_fake *ze_scene_begin(struct weft_device_ops *ops, struct weft_device **device);
 /* Waits until the queue has done what is in it: 1, or what it has failed with. */
 int ze_scene_finish(const struct weft_device_ops *ops, struct weft_device_queue *queue);
+/* A device collective of one step. */
+static inline struct weft_device_collective ze_scene_signal(const struct weft_device_step *step,
+                                                            uint64_t *stop)
+{
+    return (struct weft_device_collective){.size = sizeof(struct weft_device_collective),
+                                           .dtype = WEFT_INT32,
+                                           .op = WEFT_SUM,
+                                           .step_count = 1,
+                                           .steps = step,
+                                           .stop = stop};
+}
 /* Closes it. 0: nothing is left, and nothing that was called is forbidden. */
 int ze_scene_end(const struct weft_device_ops *ops, struct ze_fake *fake, struct weft_device *device);
 
