@@ -106,6 +106,8 @@ static int deliver(struct weft_exec_op *op, struct weft_inflight *inflight,
 {
     if (!belongs(op, header))
         return refuse_for(op, header);
+    if (header->flags >> WEFT_WIRE_REGRETS_SHIFT && op->window)
+        weft_trial_hear(op, header);
     if (op->layout.sized && header->count != weft_layout_expected(&op->layout, op->count, inflight))
         return weft_mismatch_size(op, inflight, header);
     return weft_wire_is_answer(header) ? weft_answer_deliver(op, inflight, header, payload)

@@ -2,14 +2,11 @@
 /* An executor, and its operations from their start to their end. How they run: window.c. */
 #include "comm/exec/internal.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 
 _Static_assert(offsetof(struct weft_exec_op, status) == 0, "who asks for the status finds it there");
 
@@ -21,6 +18,7 @@ static void free_tables(struct weft_exec *exec)
     free(exec->senders);
     free(exec->early_counts);
     free(exec->credits);
+    free(exec->staging);
 }
 
 int weft_exec_create(const struct weft_exec_options *options, struct weft_exec **created)
@@ -38,13 +36,17 @@ int weft_exec_create(const struct weft_exec_options *options, struct weft_exec *
     exec->senders = calloc(options->ranks, sizeof *exec->senders);
     exec->early_counts = calloc(options->ranks, sizeof *exec->early_counts);
     exec->credits = calloc(options->ranks, sizeof *exec->credits);
-    if (!exec->peers || !exec->senders || !exec->early_counts || !exec->credits) {
+    exec->staging = options->may_stage ? malloc(sizeof *exec->staging) : NULL;
+    if (!exec->peers || !exec->senders || !exec->early_counts || !exec->credits ||
+        (options->may_stage && !exec->staging)) {
         free_tables(exec);
         free(exec);
         return weft_fail(WEFT_NOMEM, "no memory for %u peers", options->ranks);
     }
     for (uint32_t r = 0; r < options->ranks; r++)
         exec->credits[r].seen = options->first_sequence - 1;
+    if (exec->staging)
+        weft_staging_open(exec->staging, options->ranks);
     *created = exec;
     return WEFT_OK;
 }
@@ -73,7 +75,6 @@ void weft_exec_destroy(struct weft_exec *exec)
     weft_early_drop(exec, exec->early);
     weft_transfers_free(exec);
     free_op(exec->spare_ops);
-    free(exec->staging);
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         free(exec->scratch[i]);
     free_tables(exec);
@@ -85,92 +86,10 @@ struct weft_link *weft_exec_link(const struct weft_exec *exec, uint32_t rank)
     return exec->peers[rank].link;
 }
 
-/* Every call that could stage on any rank counts on all. One that started leaves its thread free, and so has nobody to refill the staging memory: what is
- * pulled needs its sender no more. */
-static void choose_staging(struct weft_exec_op *op)
-{
-    struct weft_exec *exec = op->exec;
-    struct weft_op_window *window = op->window;
-    const struct weft_call *call = &op->request.call;
-    enum weft_collective collective = (enum weft_collective)call->collective;
-    int is_timed;
-    window->way = WEFT_STAGING_IN_PLACE;
-    window->stages = window->is_timed = window->has_staged = window->lacks_staging = 0;
-    window->staging_bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
-    if (window->staging_bytes < WEFT_STAGING_BYTES_MIN || call->collective >= WEFT_COLLECTIVE_COUNT ||
-        call->unequal || !exec->options.may_stage || weft_collective_has_root(collective))
-        return;
-    if (!exec->staging && (exec->staging = malloc(sizeof *exec->staging)))
-        weft_staging_open(exec->staging, exec->options.ranks);
-    if (!exec->staging)
-        return;
-    enum weft_staging_way way =
-        weft_staging_next(exec->staging, collective, window->staging_bytes, &is_timed);
-    window->is_timed = is_timed != 0;
-    window->begun_ns = is_timed ? weft_clock_ns() : 0;
-    window->lacks_staging = call->started || op->request.commands;
-    if (window->lacks_staging)
-        return;
-    window->way = (uint8_t)way;
-    window->stages =
-        weft_staging_stages(exec->staging, collective, window->staging_bytes, way, is_timed) != 0;
-    op->request.streaming |= way == WEFT_STAGING_STREAMED;
-}
-
-/* Whether the call went as it should: of ordinary memory all was staged, or nothing. */
-static int went_so(const struct weft_op_window *window)
-{
-    switch (window->way) {
-    case WEFT_STAGING_IN_PLACE:
-        return !window->has_staged;
-    case WEFT_STAGING_STAGED:
-        return window->has_staged;
-    default: /* also of memory that peers map, which is not staged */
-        return 1;
-    }
-}
-
-static void measure_staging(const struct weft_exec_op *op, int status)
-{
-    const struct weft_op_window *window = op->window;
-    const struct weft_call *call = &op->request.call;
-    enum weft_staging_way way = (enum weft_staging_way)window->way;
-    int says = status == WEFT_OK && !window->lacks_staging && went_so(window);
-    int64_t cost_ns = says ? weft_clock_ns() - window->begun_ns : 0;
-    if (weft_staging_observe(op->exec->staging, (enum weft_collective)call->collective, window->staging_bytes,
-                             way, cost_ns))
-        weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call),
-                 window->staging_bytes, weft_staging_way_name(way));
-}
-
-void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
-                           size_t capacity)
-{
-    uint64_t costs_ns[WEFT_STAGING_WAYS];
-    size_t of_bytes, at = 0;
-    if (bytes < WEFT_STAGING_BYTES_MIN || weft_collective_has_root(collective) || !exec->staging)
-        return;
-    int taken = weft_staging_costs(exec->staging, collective, bytes, costs_ns, &of_bytes), known = 0;
-    for (int way = 0; way < WEFT_STAGING_WAYS; way++)
-        known += costs_ns[way] != 0;
-    if (known < 2 || !costs_ns[taken])
-        return;
-    at = (size_t)snprintf(why, capacity, "measured: %" PRIu64 " ns %s", costs_ns[taken],
-                          weft_staging_way_name((enum weft_staging_way)taken));
-    for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
-        if (way != taken && costs_ns[way] && at < capacity)
-            at += (size_t)snprintf(why + at, capacity - at, ", %" PRIu64 " ns %s", costs_ns[way],
-                                   weft_staging_way_name((enum weft_staging_way)way));
-    }
-    if (at < capacity)
-        snprintf(why + at, capacity - at, ", for %zu bytes", of_bytes);
-}
-
 static void op_end(struct weft_exec_op *op, int status)
 {
     uint32_t slot = op->sequence % WEFT_OPS_MAX;
-    if (op->window->is_timed)
-        measure_staging(op, status);
+    weft_trial_end(op, status);
     op->status = status;
     op->exec->ops[slot] = NULL;
     op->exec->running &= ~(1ULL << slot);
@@ -253,7 +172,7 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
         free_op(op);
         return status;
     }
-    choose_staging(op);
+    weft_trial_begin(op);
     op->status = WEFT_AGAIN;
     op->sequence = exec->next_sequence++;
     op->count = weft_call_count(&request->call);

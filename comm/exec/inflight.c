@@ -31,7 +31,8 @@ int weft_inflight_send(struct weft_exec_op *op, struct weft_inflight *inflight, 
         .size = size,
         .kind = (uint8_t)kind,
         .version = WEFT_WIRE_VERSION,
-        .flags = (uint16_t)(op->window ? flags : flags | WEFT_WIRE_TRANSFER),
+        .flags = (uint16_t)(op->window ? flags | op->window->trial.regrets << WEFT_WIRE_REGRETS_SHIFT
+                                       : flags | WEFT_WIRE_TRANSFER),
     };
     int status = peer->ops->send(peer->link, &header, sizeof header, payload, size);
     if (status == WEFT_OK)

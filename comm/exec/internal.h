@@ -15,6 +15,7 @@
  *   eager.c      how a message travels: the eager limit
  *   inflight.c  how a step begins, speaks and ends
  *   stage.c     staging memory
+ *   trials.c    which calls stage by choice, and what is learnt from them
  *   transfer.c  messages outside of plans
  *   recall.c    taking memory back when an operation ends early
  *   look.c      how operations stand, for reports
@@ -29,7 +30,7 @@
 #include "base/error.h"
 #include "comm/exec/devices.h"
 #include "comm/exec/exec.h"
-#include "comm/exec/staging.h"
+#include "comm/exec/trials.h"
 
 #define WEFT_RBUFS        4  /* slices of one RECV that have a receive buffer at a time */
 #define WEFT_STAGES       4  /* slices of one SEND that are staged at a time */
@@ -188,11 +189,7 @@ struct weft_op_window {
     uint32_t writes[WEFT_WINDOW_MAX], touches[WEFT_WINDOW_MAX];
     uint64_t cell_users[WEFT_CELLS_MAX]; /* which steps touch a cell */
     uint8_t slot_writer[WEFT_SLOTS_MAX];
-    uint8_t way, stages, is_timed; /* staging.h */
-    uint8_t has_staged,
-        lacks_staging;    /* of its SENDs some are staged by choice; some should be, and are not */
-    int64_t begun_ns;     /* where it is timed */
-    size_t staging_bytes; /* of the call */
+    struct weft_trial trial;
     struct weft_inflight in_flight[WEFT_WINDOW_MAX];
 };
 
@@ -315,7 +312,7 @@ struct weft_exec {
     struct weft_transfer_table transfers;
     struct weft_device_collectives *collectives; /* NULL: not needed so far */
     struct weft_exec_stats stats;
-    struct weft_staging *staging;            /* NULL: not needed so far */
+    struct weft_staging *staging;            /* NULL: nothing is staged by choice */
     uint32_t staged;                         /* SENDs that are staged as that is faster */
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];

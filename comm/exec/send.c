@@ -117,15 +117,15 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
 {
     struct weft_exec *exec = op->exec;
-    if (!op->window || !op->window->stages || !(flags & WEFT_LINK_PEER_MAPS))
+    if (!op->window || !op->window->trial.stages || !(flags & WEFT_LINK_PEER_MAPS))
         return 0;
     if (exec->staged < STAGED_MAX)
         inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
     inflight->is_chosen = inflight->stage_buffer != NULL;
     exec->staged += inflight->is_chosen;
-    op->window->has_staged |= inflight->is_chosen;
-    op->window->lacks_staging |= !inflight->is_chosen; /* then nothing is learnt from the call */
-    weft_error_clear();                                /* nothing has failed: it is read in place */
+    op->window->trial.has_staged |= inflight->is_chosen;
+    op->window->trial.lacks_staging |= !inflight->is_chosen; /* then nothing is learnt from the call */
+    weft_error_clear();                                      /* nothing has failed: it is read in place */
     return inflight->is_chosen;
 }
 

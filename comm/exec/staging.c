@@ -40,19 +40,21 @@ static uint32_t ways_of(const struct weft_staging *staging, enum weft_collective
 }
 
 enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_collective collective,
-                                        size_t bytes, int *is_timed)
+                                        size_t bytes, enum weft_staging_part *part)
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
     uint32_t since = choice->calls++ - choice->trial; /* numbers wrap */
     uint32_t timed = TRIAL * ways_of(staging, collective, largest);
-    *is_timed = since < timed;
-    if (!*is_timed)
+    *part = choice->is_tried ? WEFT_STAGING_SETTLES : since < timed ? WEFT_STAGING_TIMED : WEFT_STAGING_GOES;
+    choice->is_tried = 0;
+    if (*part != WEFT_STAGING_TIMED)
         return (enum weft_staging_way)choice->taken;
     if (since == 0) {
         memset(choice->cost_ns, 0, sizeof choice->cost_ns);
-        choice->pending = (uint8_t)timed;
+        choice->is_open = 1;
     } else if (since == timed - 1) {
+        choice->is_tried = 1;
         choice->trial = choice->calls + choice->pause;
         choice->pause = choice->pause < PAUSE_MAX / 2 ? 2 * choice->pause : PAUSE_MAX;
     }
@@ -68,24 +70,8 @@ int weft_staging_stages(struct weft_staging *staging, enum weft_collective colle
            (way == WEFT_STAGING_STREAMED && (is_timed || choice->cost_ns[WEFT_STAGING_STAGED]));
 }
 
-static int compare(struct weft_staging_choice *choice)
-{
-    uint64_t known = choice->cost_ns[choice->taken], least = known;
-    uint8_t best = choice->taken;
-    for (uint8_t way = 0; way < WEFT_STAGING_WAYS; way++) {
-        if (choice->cost_ns[way] && choice->cost_ns[way] < least) {
-            least = choice->cost_ns[way];
-            best = way;
-        }
-    }
-    int is_faster = least * 100 < known * 95;
-    if (is_faster)
-        choice->taken = best;
-    return is_faster;
-}
-
-int weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
-                         enum weft_staging_way way, int64_t cost_ns)
+void weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                          enum weft_staging_way way, int64_t cost_ns)
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
@@ -93,16 +79,71 @@ int weft_staging_observe(struct weft_staging *staging, enum weft_collective coll
     uint32_t seen_ns = scaled < COST_MAX ? (uint32_t)scaled : COST_MAX, *least_ns = &choice->cost_ns[way];
     if (seen_ns && (!*least_ns || seen_ns < *least_ns))
         *least_ns = seen_ns;
-    return choice->pending && --choice->pending == 0 ? compare(choice) : 0;
 }
 
-enum weft_staging_way weft_staging_costs(struct weft_staging *staging, enum weft_collective collective,
-                                         size_t bytes, uint64_t costs_ns[WEFT_STAGING_WAYS], size_t *of_bytes)
+uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective collective, size_t bytes)
+{
+    static const uint16_t percent[] = {105, 110, 120, 140, 180, 260}; /* of the fastest */
+    size_t largest;
+    const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
+    uint64_t least_ns = UINT64_MAX;
+    uint32_t regrets = 0;
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
+        if (choice->cost_ns[way] && choice->cost_ns[way] < least_ns)
+            least_ns = choice->cost_ns[way];
+    }
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
+        uint64_t cost_ns = choice->cost_ns[way];
+        uint32_t regret = 0;
+        while (regret < sizeof percent / sizeof *percent && cost_ns * 100 > least_ns * percent[regret])
+            regret++;
+        regrets |= (cost_ns ? regret : WEFT_STAGING_REGRET_MAX) << way * WEFT_STAGING_REGRET_BITS;
+    }
+    return regrets;
+}
+
+static uint32_t regret_of(uint32_t regrets, int way)
+{
+    return regrets >> way * WEFT_STAGING_REGRET_BITS & WEFT_STAGING_REGRET_MAX;
+}
+
+uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other)
+{
+    uint32_t joined = 0;
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
+        uint32_t a = regret_of(one, way), b = regret_of(other, way);
+        joined |= (a > b ? a : b) << way * WEFT_STAGING_REGRET_BITS;
+    }
+    return joined;
+}
+
+int weft_staging_settle(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        uint32_t regrets)
+{
+    size_t largest;
+    struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
+    uint8_t before = choice->taken;
+    for (uint8_t way = 0; way < WEFT_STAGING_WAYS; way++) {
+        if (regret_of(regrets, way) < regret_of(regrets, choice->taken))
+            choice->taken = way;
+    }
+    choice->is_open = 0;
+    return choice->taken != before;
+}
+
+void weft_staging_costs(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        uint64_t costs_ns[WEFT_STAGING_WAYS], size_t *of_bytes)
 {
     const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, of_bytes);
     for (int way = 0; way < WEFT_STAGING_WAYS; way++)
-        costs_ns[way] = choice->pending ? 0 : choice->cost_ns[way];
-    return (enum weft_staging_way)choice->taken;
+        costs_ns[way] = choice->is_open ? 0 : choice->cost_ns[way];
+}
+
+enum weft_staging_way weft_staging_taken(struct weft_staging *staging, enum weft_collective collective,
+                                         size_t bytes)
+{
+    size_t largest;
+    return (enum weft_staging_way)choice_of(staging, collective, bytes, &largest)->taken;
 }
 
 const char *weft_staging_way_name(enum weft_staging_way way)

@@ -7,10 +7,13 @@
  * ranks do the same: one that stages alone makes a copy more, and still waits for the kernel's.
  *
  * So trials go by number. All ranks make the same calls, so the n-th call of a size is the n-th everywhere. A trial is a few calls of each way in turn,
- * at numbers that are the same on every rank, whatever has been seen. Each rank compares its own times, of which the least counts: a call
- * takes longer when others are late. It takes another way from then on if that was clearly the faster one. Nothing is agreed, as
- * what is sent says how it goes. So where the ways are about as fast, ranks may come to different ends, which is slower than either and lasts until a trial
- * brings them together.
+ * at numbers that are the same on every rank, whatever has been seen. Each rank keeps its own times, of which the least counts: a call
+ * takes longer when others are late. In the next call the ranks settle on a way. Each message carries its sender's regrets: how much
+ * slower each way was than the fastest, on this rank and on all whose messages it has got, the worst of them. What a call without a root leaves
+ * on a rank comes from all others, by messages that begin when earlier ones have come, so at the call's end every rank knows
+ * the same regrets. All take the way that is the least bad where it is worst, and stay with the one they had where it is as good. A transport that puts
+ * data into its peer's memory has no message with it: between hosts that do so ranks may come to different ends, which is slower than
+ * either way until a trial brings them together, and never wrong, as what is sent says how it goes.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -36,13 +39,27 @@ enum weft_staging_way {
     WEFT_STAGING_WAYS
 };
 
+/* What a call is to the choice. */
+enum weft_staging_part {
+    WEFT_STAGING_GOES,   /* nothing is learnt from it */
+    WEFT_STAGING_TIMED,  /* of a trial: its cost is wanted */
+    WEFT_STAGING_SETTLES /* the first after a trial: its messages carry the ranks' regrets */
+};
+
 struct weft_staging_choice {
     uint32_t calls, trial;               /* that have begun, and the number of the next trial's first */
     uint32_t pause;                      /* calls from a trial to the next */
     uint32_t cost_ns[WEFT_STAGING_WAYS]; /* the least in this trial; 0: none */
     uint8_t taken;
-    uint8_t pending; /* costs of the trial that are still to come */
+    uint8_t is_open;  /* the trial has begun, and is not settled */
+    uint8_t is_tried; /* its calls have begun, and the next one settles */
 };
+
+/* For each way three bits, the first way's lowest: 0 where no rank has seen another that was faster by 5 %, more in steps up to 6, and 7 where a rank
+ * does not know. */
+#define WEFT_STAGING_REGRET_BITS 3
+#define WEFT_STAGING_REGRET_MAX  7
+#define WEFT_STAGING_REGRETS     ((1u << WEFT_STAGING_WAYS * WEFT_STAGING_REGRET_BITS) - 1)
 
 struct weft_staging {
     uint32_t ranks;
@@ -52,20 +69,28 @@ struct weft_staging {
 };
 
 void weft_staging_open(struct weft_staging *staging, uint32_t ranks);
-/* The way of the next call of so many bytes. *is_timed: its cost is wanted, and has to be given. */
+/* The way of the next call of so many bytes. */
 enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_collective collective,
-                                        size_t bytes, int *is_timed);
+                                        size_t bytes, enum weft_staging_part *part);
 /* Whether a call that goes this way stages ordinary memory. */
 int weft_staging_stages(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
                         enum weft_staging_way way, int is_timed);
-/* What a call has taken; 0: it says nothing about its way. Returns 1 where another way is taken from now on. */
-int weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
-                         enum weft_staging_way way, int64_t cost_ns);
+/* What a timed call has taken. Where that says nothing about its way, it is not called. */
+void weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                          enum weft_staging_way way, int64_t cost_ns);
+/* This rank's regrets of the last trial, for the call that settles. */
+uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective collective, size_t bytes);
+/* Those of two ranks together. */
+uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other);
+/* The call that settles has ended, and those are the regrets of all ranks. Returns 1 where another way is taken from now on. */
+int weft_staging_settle(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        uint32_t regrets);
 
-/* The way that is taken now, and what each has taken in the last trial for a call of *of_bytes, in ns; 0: not known. */
-enum weft_staging_way weft_staging_costs(struct weft_staging *staging, enum weft_collective collective,
-                                         size_t bytes, uint64_t costs_ns[WEFT_STAGING_WAYS],
-                                         size_t *of_bytes);
+enum weft_staging_way weft_staging_taken(struct weft_staging *staging, enum weft_collective collective,
+                                         size_t bytes);
+/* What each way has taken here in the last trial for a call of *of_bytes, in ns; 0: not known. */
+void weft_staging_costs(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
+                        uint64_t costs_ns[WEFT_STAGING_WAYS], size_t *of_bytes);
 const char *weft_staging_way_name(enum weft_staging_way way);
 
 #endif

@@ -49,7 +49,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 12
+#define WEFT_WIRE_VERSION 13
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"
@@ -81,6 +81,9 @@ enum weft_wire_flags {
     WEFT_WIRE_DEVICE = 16
 };
 
+/* The bits of the flags from here on: the regrets of ways, in a call that settles on one (staging.h), of the sender and of all that it has heard of. */
+#define WEFT_WIRE_REGRETS_SHIFT 5
+
 struct weft_wire_header {
     uint32_t comm;
     uint32_t op;
@@ -91,7 +94,7 @@ struct weft_wire_header {
     uint32_t size; /* payload bytes after the header */
     uint8_t kind;
     uint8_t version;
-    uint16_t flags; /* enum weft_wire_flags, other bits zero */
+    uint16_t flags; /* enum weft_wire_flags, and regrets; other bits zero */
     uint64_t
         count; /* of the operation, with its root (weft_call_count()); bytes of this message, with the root, where ranks
                   know only their own; of alltoallv the sizes of both directions (weft_call_pair()) */

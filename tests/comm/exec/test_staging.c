@@ -18,42 +18,110 @@ static uint32_t next(uint64_t *random)
     return (uint32_t)(*random >> 33);
 }
 
-/* One call. Returns its way; *is_timed whether its cost was wanted. */
-static int call(struct weft_staging *staging, size_t bytes, const int64_t *costs_ns, int *is_timed,
-                int *changed)
+/* The same call on each rank, whose costs[way] are its own; 0: it says nothing. Returns its way; *is_timed whether it was of a trial,
+ * *changed how often another way was taken, by all of them. */
+static int call_of(struct weft_staging *staging, int ranks, enum weft_collective collective, size_t bytes,
+                   int64_t costs_ns[][WEFT_STAGING_WAYS], int *is_timed, int *changed)
 {
-    enum weft_staging_way way = weft_staging_next(staging, WEFT_ALLREDUCE, bytes, is_timed);
-    if (*is_timed)
-        *changed += weft_staging_observe(staging, WEFT_ALLREDUCE, bytes, way, costs_ns[way]);
-    return way;
+    enum weft_staging_part part = WEFT_STAGING_GOES;
+    enum weft_staging_way taken = WEFT_STAGING_IN_PLACE;
+    uint32_t regrets = 0;
+    int agreed = 0;
+    for (int r = 0; r < ranks; r++) {
+        enum weft_staging_part own;
+        enum weft_staging_way way = weft_staging_next(&staging[r], collective, bytes, &own);
+        assert_true(!r || (own == part && way == taken));
+        part = own;
+        taken = way;
+        if (part == WEFT_STAGING_TIMED && costs_ns[r][way])
+            weft_staging_observe(&staging[r], collective, bytes, way, costs_ns[r][way]);
+        if (part == WEFT_STAGING_SETTLES)
+            regrets =
+                weft_staging_regrets_join(regrets, weft_staging_regrets(&staging[r], collective, bytes));
+    }
+    for (int r = 0; r < ranks && part == WEFT_STAGING_SETTLES; r++)
+        agreed += weft_staging_settle(&staging[r], collective, bytes, regrets);
+    assert_true(agreed == 0 || agreed == ranks);
+    *is_timed = part == WEFT_STAGING_TIMED;
+    *changed += agreed != 0;
+    return taken;
+}
+
+static int call(struct weft_staging *staging, size_t bytes, int64_t *costs_ns, int *is_timed, int *changed)
+{
+    int64_t costs[1][WEFT_STAGING_WAYS] = {{costs_ns[0], costs_ns[1], costs_ns[2]}};
+    return call_of(staging, 1, WEFT_ALLREDUCE, bytes, costs, is_timed, changed);
 }
 
 /* Whatever is seen, ranks try both ways in the same calls: three of each, from the 24th on, and then more and more rarely. */
 static void test_trials_go_by_number(void **state)
 {
     (void)state;
-    static const int64_t costs_ns[3][2] = {{1000, 3000}, {3000, 1000}, {1000, 1000}};
+    int64_t costs_ns[3][3] = {{1000, 1040}, {3000, 1000}, {1000, 1000}};
     struct weft_staging ranks[3];
-    int changed[3] = {0}, trials = 0, first = -1, last = 0;
+    int changed = 0, trials = 0, first = -1, last = 0, is_timed;
     for (int r = 0; r < 3; r++)
         weft_staging_open(&ranks[r], 3);
     for (int i = 0; i < 10000; i++) {
-        int timed[3], ways[3];
-        for (int r = 0; r < 3; r++)
-            ways[r] = call(&ranks[r], KIB(256), costs_ns[r], &timed[r], &changed[r]);
-        assert_true(timed[0] == timed[1] && timed[1] == timed[2]);
-        assert_true(!timed[0] || (ways[0] == ways[1] && ways[1] == ways[2]));
-        assert_true(timed[0] || (ways[0] == 0 && ways[1] == (i > 29) && ways[2] == 0));
-        trials += timed[0];
-        first = timed[0] && first < 0 ? i : first;
-        last = timed[0] ? i : last;
+        int way = call_of(ranks, 3, WEFT_ALLREDUCE, KIB(256), costs_ns, &is_timed, &changed);
+        assert_true(is_timed || way == (i > 30));
+        trials += is_timed;
+        first = is_timed && first < 0 ? i : first;
+        last = is_timed ? i : last;
     }
-    assert_int_equal(changed[0] + changed[2], 0);
-    assert_int_equal(changed[1], 1);
+    assert_int_equal(changed, 1);
     assert_int_equal(first, 24);
     assert_int_equal(trials % 6, 0);
     assert_in_range(trials, 6 * 8, 6 * 12);
     assert_in_range(last, 10000 - 2100, 10000);
+}
+
+/* How much slower than the fastest, at worst. */
+static double worst(int64_t costs_ns[][WEFT_STAGING_WAYS], int ranks, int way)
+{
+    double most = 1;
+    for (int r = 0; r < ranks; r++) {
+        int64_t least = costs_ns[r][0];
+        for (int w = 1; w < WEFT_STAGING_WAYS; w++)
+            least = costs_ns[r][w] < least ? costs_ns[r][w] : least;
+        most =
+            (double)costs_ns[r][way] / (double)least > most ? (double)costs_ns[r][way] / (double)least : most;
+    }
+    return most;
+}
+
+/* Ranks that see other costs take the same way (call_of() looks), and none that is much worse for one of them than the best for all. A rank that
+ * knows nothing of a way keeps the others from it. */
+static void test_ranks_agree(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    for (int round = 0; round < 2000; round++) {
+        struct weft_staging ranks[4];
+        int64_t costs_ns[4][WEFT_STAGING_WAYS];
+        int changed = 0, is_timed, way = 0, count = 2 + (int)(next(&random) % 3);
+        int silent =
+            round % 4 == 0 ? (int)(next(&random) % 3) : -1; /* a way that the last rank says nothing of */
+        for (int r = 0; r < count; r++) {
+            weft_staging_open(&ranks[r], (uint32_t)count);
+            for (int w = 0; w < WEFT_STAGING_WAYS; w++)
+                costs_ns[r][w] = 10000 + next(&random) % (round % 2 ? 20000 : 2000);
+        }
+        if (silent >= 0)
+            costs_ns[count - 1][silent] = 0;
+        for (int i = 0; i < 36; i++)
+            way = call_of(ranks, count, WEFT_ALLGATHER, KIB(2048), costs_ns, &is_timed, &changed);
+        assert_int_equal(is_timed, 0);
+        assert_true(changed == (way != WEFT_STAGING_IN_PLACE));
+        if (silent >= 0) {
+            assert_int_not_equal(way, silent);
+            continue;
+        }
+        for (int w = 0; w < WEFT_STAGING_WAYS; w++)
+            assert_true(worst(costs_ns, count, way) <= worst(costs_ns, count, w) * 1.5 ||
+                        worst(costs_ns, count, w) > 2.6);
+        assert_true(worst(costs_ns, count, WEFT_STAGING_IN_PLACE) > 1.05 || !changed);
+    }
 }
 
 /* Costs change: it follows at the next trial. Calls that are late, as their peers are, mislead nobody. */
@@ -66,17 +134,12 @@ static void test_follows(void **state)
     weft_staging_open(&staging, 2);
     for (int phase = 0; phase < 6; phase++) {
         for (int i = 0; i < 4200; i++) {
-            int64_t costs_ns[2] = {phase % 2 ? 1000 : 1200, phase % 2 ? 1200 : 1000};
+            int64_t costs_ns[3] = {phase % 2 ? 1000 : 1200, phase % 2 ? 1200 : 1000};
             for (int way = 0; way < 2; way++)
                 costs_ns[way] *= next(&random) % 4 ? 1 : 50;
             call(&staging, KIB(128), costs_ns, &is_timed, &changed);
         }
-        int64_t same[2] = {0, 0};
-        enum weft_staging_way way = weft_staging_next(&staging, WEFT_ALLREDUCE, KIB(128), &is_timed);
-        if (is_timed)
-            weft_staging_observe(&staging, WEFT_ALLREDUCE, KIB(128), way, same[way]);
-        else
-            assert_int_equal(way, phase % 2 == 0);
+        assert_int_equal(weft_staging_taken(&staging, WEFT_ALLREDUCE, KIB(128)), phase % 2 == 0);
     }
     assert_in_range(changed, 6, 8);
 }
@@ -104,48 +167,46 @@ static void test_sizes(void **state)
     (void)state;
     struct weft_staging staging;
     uint64_t costs_ns[WEFT_STAGING_WAYS];
+    int64_t staged_is_faster[1][3] = {{6000, 3000}}, slower[1][3] = {{3000, 6000}};
     size_t of_bytes;
-    int is_timed;
-    enum weft_staging_way way;
+    int is_timed, changed = 0;
     weft_staging_open(&staging, 2);
-    for (int i = 0; i < 30; i++) {
-        way = weft_staging_next(&staging, WEFT_ALLREDUCE, KIB(96), &is_timed);
-        if (is_timed)
-            weft_staging_observe(&staging, WEFT_ALLREDUCE, KIB(96), way, way ? 3000 : 6000);
-        way = weft_staging_next(&staging, WEFT_ALLTOALL, KIB(96), &is_timed);
-        if (is_timed)
-            weft_staging_observe(&staging, WEFT_ALLTOALL, KIB(96), way, way ? 6000 : 3000);
+    for (int i = 0; i < 31; i++) {
+        call_of(&staging, 1, WEFT_ALLREDUCE, KIB(96), staged_is_faster, &is_timed, &changed);
+        call_of(&staging, 1, WEFT_ALLTOALL, KIB(96), slower, &is_timed, &changed);
+        weft_staging_costs(&staging, WEFT_ALLREDUCE, KIB(128), costs_ns, &of_bytes);
+        assert_true(i == 30 || !costs_ns[0]); /* not before it is settled */
     }
-    assert_int_equal(weft_staging_costs(&staging, WEFT_ALLREDUCE, KIB(128), costs_ns, &of_bytes), 1);
     assert_int_equal(of_bytes, KIB(128));
     assert_true(costs_ns[0] == 8000 && costs_ns[1] == 4000 && costs_ns[2] == 0);
-    assert_int_equal(weft_staging_costs(&staging, WEFT_ALLTOALL, KIB(128), costs_ns, &of_bytes), 0);
-    assert_int_equal(weft_staging_costs(&staging, WEFT_ALLREDUCE, KIB(129), costs_ns, &of_bytes), 0);
-    assert_int_equal(weft_staging_costs(&staging, WEFT_ALLREDUCE, KIB(64), costs_ns, &of_bytes), 0);
-    assert_int_equal(weft_staging_costs(&staging, WEFT_ALLREDUCE, (size_t)1 << 40, costs_ns, &of_bytes), 0);
+    assert_int_equal(weft_staging_taken(&staging, WEFT_ALLREDUCE, KIB(128)), 1);
+    assert_int_equal(weft_staging_taken(&staging, WEFT_ALLTOALL, KIB(128)), 0);
+    assert_int_equal(weft_staging_taken(&staging, WEFT_ALLREDUCE, KIB(129)), 0);
+    assert_int_equal(weft_staging_taken(&staging, WEFT_ALLREDUCE, KIB(64)), 0);
+    assert_int_equal(weft_staging_taken(&staging, WEFT_ALLREDUCE, (size_t)1 << 40), 0);
+    weft_staging_costs(&staging, WEFT_ALLREDUCE, (size_t)1 << 40, costs_ns, &of_bytes);
     assert_int_equal(of_bytes, KIB(64) << 9);
 }
 
-/* Calls that fail end a trial that changes nothing, as do those whose end is never seen. Numbers begin again. */
+/* Calls that fail say nothing, and a trial of such changes nothing. Numbers begin again. */
 static void test_without_costs(void **state)
 {
     (void)state;
     struct weft_staging staging;
-    int is_timed, changed = 0;
+    int is_timed, changed = 0, trials = 0;
+    int64_t none[3] = {0}, huge[3] = {0, INT64_MAX}, costs_ns[3] = {2000, 1000};
     weft_staging_open(&staging, 2);
     for (int i = 0; i < 1000; i++) {
-        enum weft_staging_way way = weft_staging_next(&staging, WEFT_ALLREDUCE, KIB(64), &is_timed);
-        if (is_timed && i < 500)
-            changed += weft_staging_observe(&staging, WEFT_ALLREDUCE, KIB(64), way, way ? 0 : INT64_MAX);
-        assert_true(is_timed || !way);
+        int way = call(&staging, KIB(64), i < 500 ? huge : none, &is_timed, &changed);
+        assert_true(is_timed || way == (i > 30)); /* the only one that is known */
     }
     for (int s = 0; s < WEFT_STAGING_SIZES; s++) {
         struct weft_staging_choice *choice = &staging.sizes[WEFT_ALLREDUCE][s];
         choice->calls = UINT32_MAX - 20;
         choice->trial = UINT32_MAX - 2;
+        choice->taken = WEFT_STAGING_IN_PLACE;
     }
-    static const int64_t costs_ns[2] = {2000, 1000};
-    int trials = 0;
+    changed = 0;
     for (int i = 0; i < 100; i++) {
         call(&staging, KIB(64), costs_ns, &is_timed, &changed);
         trials += is_timed;
@@ -173,23 +234,22 @@ static void test_past_the_caches(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int fastest = 0; fastest < WEFT_STAGING_WAYS; fastest++) {
             struct weft_staging staging;
-            int counts[WEFT_STAGING_WAYS] = {0}, is_timed;
-            enum weft_staging_way taken = WEFT_STAGING_IN_PLACE;
+            int counts[WEFT_STAGING_WAYS] = {0}, is_timed, changed = 0, taken = WEFT_STAGING_IN_PLACE;
+            int64_t costs_ns[1][WEFT_STAGING_WAYS] = {{1100, 1110, 1120}};
+            costs_ns[0][fastest] = 1000;
             weft_staging_open(&staging, cases[i].ranks);
             for (int number = 0; number < 40; number++) {
-                taken = weft_staging_next(&staging, cases[i].collective, cases[i].bytes, &is_timed);
+                taken =
+                    call_of(&staging, 1, cases[i].collective, cases[i].bytes, costs_ns, &is_timed, &changed);
                 counts[taken] += is_timed;
-                if (is_timed)
-                    weft_staging_observe(&staging, cases[i].collective, cases[i].bytes, taken,
-                                         (int)taken == fastest ? 1000 : 1100 + 10 * (int)taken);
             }
             assert_int_equal(counts[WEFT_STAGING_IN_PLACE], 3);
             assert_int_equal(counts[WEFT_STAGING_STAGED], 3);
             assert_int_equal(counts[WEFT_STAGING_STREAMED], cases[i].streams ? 3 : 0);
             for (int timed = 0; timed < 2; timed++)
-                assert_int_equal(
-                    weft_staging_stages(&staging, cases[i].collective, cases[i].bytes, taken, timed),
-                    taken != WEFT_STAGING_IN_PLACE);
+                assert_int_equal(weft_staging_stages(&staging, cases[i].collective, cases[i].bytes,
+                                                     (enum weft_staging_way)taken, timed),
+                                 taken != WEFT_STAGING_IN_PLACE);
             assert_int_equal(taken, fastest < 2 || cases[i].streams ? fastest : WEFT_STAGING_IN_PLACE);
         }
     }
@@ -201,14 +261,13 @@ static void test_mapped_first(void **state)
     (void)state;
     struct weft_staging staging;
     int is_timed, changed = 0;
+    int64_t costs_ns[1][WEFT_STAGING_WAYS] = {{2000, 0, 1000}};
     weft_staging_open(&staging, 2);
     for (int i = 0; i < 60; i++) {
-        enum weft_staging_way way = weft_staging_next(&staging, WEFT_ALLGATHER, KIB(2048), &is_timed);
+        enum weft_staging_way way = (enum weft_staging_way)call_of(&staging, 1, WEFT_ALLGATHER, KIB(2048),
+                                                                   costs_ns, &is_timed, &changed);
         assert_int_equal(weft_staging_stages(&staging, WEFT_ALLGATHER, KIB(2048), way, is_timed),
                          is_timed && way != WEFT_STAGING_IN_PLACE);
-        if (is_timed)
-            changed += weft_staging_observe(&staging, WEFT_ALLGATHER, KIB(2048), way,
-                                            way == WEFT_STAGING_STAGED ? 0 : 2000 - 500 * (int)way);
     }
     assert_int_equal(changed, 1);
 }
@@ -219,7 +278,7 @@ int main(void)
         cmocka_unit_test(test_trials_go_by_number), cmocka_unit_test(test_follows),
         cmocka_unit_test(test_does_not_flap),       cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_without_costs),       cmocka_unit_test(test_past_the_caches),
-        cmocka_unit_test(test_mapped_first),
+        cmocka_unit_test(test_mapped_first),        cmocka_unit_test(test_ranks_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an operation is to the choice of staging.h: the way it goes, what is learnt from it, and which regrets its messages carry. */
+#ifndef WEFT_COMM_EXEC_TRIALS_H
+#define WEFT_COMM_EXEC_TRIALS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/exec/staging.h"
+
+struct weft_exec_op;
+struct weft_wire_header;
+
+struct weft_trial {
+    uint8_t way;  /* enum weft_staging_way */
+    uint8_t part; /* enum weft_staging_part */
+    uint8_t stages;
+    uint8_t has_staged,
+        lacks_staging; /* of its SENDs some are staged by choice; some should be, and are not */
+    uint32_t regrets;  /* where it settles; otherwise 0 */
+    int64_t begun_ns;  /* where it is timed */
+    size_t bytes;      /* of the call */
+};
+
+/* The operation begins. */
+void weft_trial_begin(struct weft_exec_op *op);
+/* A message of the operation's has come with regrets. */
+void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *header);
+/* It has ended with this status. */
+void weft_trial_end(struct weft_exec_op *op, int status);
+
+#endif
