@@ -168,6 +168,7 @@ static int start_now(struct weft_comm *comm, const struct weft_operands *operand
     if (status != WEFT_OK)
         return status;
     weft_exec_op_look(work->only.op)->timeout_ms = work->timeout_ms;
+    weft_exec_op_waits(work->only.op, 0);
     weft_comm_count_call(comm);
     work->part_count = 1;
     weft_progress_background(comm->context, 1);

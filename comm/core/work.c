@@ -280,16 +280,28 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
     return status;
 }
 
+/* What is learnt from calls whose callers wait: not of lists. */
+static void set_awaited(struct weft_work *work, int waits)
+{
+    struct weft_exec_op *op = work->part_count == 1 ? weft_work_running(work) : NULL;
+    work->is_awaited = waits;
+    if (op)
+        weft_exec_op_waits(op, waits);
+}
+
 /* Looks, or waits. [lock] */
 static int await_end(struct weft_work *work, int64_t timeout_ms)
 {
     int64_t deadline_ns = weft_deadline_ns(timeout_ms);
     int revoke = deadline_ns >= work->deadline_ns, status = WEFT_OK;
     weft_work_settle(work);
-    if (work->status == WEFT_AGAIN && timeout_ms == 0)
+    if (work->status == WEFT_AGAIN && timeout_ms == 0) {
         look(work);
-    else if (work->status == WEFT_AGAIN)
+    } else if (work->status == WEFT_AGAIN) {
+        set_awaited(work, 1);
         status = drive(work, revoke ? work->deadline_ns : deadline_ns, revoke);
+        set_awaited(work, 0);
+    }
     weft_work_settle(work);
     if (work->status == WEFT_AGAIN && timeout_ms == 0)
         status = weft_fail(WEFT_AGAIN, "the operation is still running");

@@ -56,6 +56,7 @@ struct weft_work {
     atomic_int signals;         /* the context's descriptor */
     int is_owned;               /* somebody waits for it, or frees it */
     int is_quiet;               /* [lock] weft's own thread is not awake for it */
+    int is_awaited;             /* [lock] a thread is in weft_work_wait(), for longer than a look */
     int is_watched;             /* [lock] in the context's list */
     struct weft_work *watched_next, *watched_previous;
     char label[WEFT_LABEL_BYTES]; /* "" none */

@@ -45,8 +45,9 @@ struct weft_call {
     uint8_t op;
     uint8_t started; /* likewise the next one: may differ between ranks */
     uint8_t in_place;
-    uint8_t unequal; /* allgatherv and the like */
-    uint8_t reserved[5];
+    uint8_t unequal;    /* allgatherv and the like */
+    uint8_t unattended; /* progress has begun it, and nobody waits for it */
+    uint8_t reserved[4];
     const char *label; /* the program's word for it, NULL: none. Stays as long as the call. */
 };
 

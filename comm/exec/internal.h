@@ -313,6 +313,7 @@ struct weft_exec {
     struct weft_device_collectives *collectives; /* NULL: not needed so far */
     struct weft_exec_stats stats;
     struct weft_staging *staging;            /* NULL: nothing is staged by choice */
+    uint32_t waited;                         /* up to WEFT_TRIAL_WAITED_MAX */
     uint32_t staged;                         /* SENDs that are staged as that is faster */
     uint8_t *scratch[WEFT_STEP_SOURCES_MAX]; /* pulled slices on their way into a reduction */
     size_t scratch_bytes[WEFT_STEP_SOURCES_MAX];

@@ -11,8 +11,14 @@
 
 _Static_assert(WEFT_STAGING_REGRETS <= UINT16_MAX >> WEFT_WIRE_REGRETS_SHIFT, "the header's flags have room");
 
-/* Every call that could stage on any rank counts on all. One that started leaves its thread free, and so has nobody to refill the staging memory: what is
- * pulled needs its sender no more. */
+/* Whether its caller can be taken to wait: staging memory has to be refilled, while what is pulled needs its sender no more. Whoever has waited at
+ * once for started calls before does so again. */
+static int is_waited_for(const struct weft_exec_op *op)
+{
+    return !op->request.call.started || op->exec->waited >= WEFT_TRIAL_WAITED_MIN;
+}
+
+/* Every call that could stage on any rank counts on all. */
 void weft_trial_begin(struct weft_exec_op *op)
 {
     struct weft_exec *exec = op->exec;
@@ -27,10 +33,11 @@ void weft_trial_begin(struct weft_exec_op *op)
     enum weft_staging_way way = weft_staging_next(exec->staging, collective, trial->bytes, &part);
     int is_timed = part == WEFT_STAGING_TIMED;
     trial->part = (uint8_t)part;
-    trial->begun_ns = is_timed ? weft_clock_ns() : 0;
+    trial->begun_ns = weft_clock_ns();
+    trial->waits_ns = call->unattended ? 0 : trial->begun_ns; /* its beginning may be a good part of it */
     if (part == WEFT_STAGING_SETTLES)
         trial->regrets = weft_staging_regrets(exec->staging, collective, trial->bytes);
-    trial->lacks_staging = call->started || op->request.commands;
+    trial->lacks_staging = op->request.commands || !is_waited_for(op);
     if (trial->lacks_staging)
         return;
     trial->way = (uint8_t)way;
@@ -43,6 +50,33 @@ void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *hea
     struct weft_trial *trial = &op->window->trial;
     if (trial->part == WEFT_STAGING_SETTLES)
         trial->regrets = weft_staging_regrets_join(trial->regrets, header->flags >> WEFT_WIRE_REGRETS_SHIFT);
+}
+
+void weft_exec_op_waits(struct weft_exec_op *op, int waits)
+{
+    struct weft_trial *trial = &op->window->trial;
+    if (!trial->begun_ns || !op->request.call.started || op->status != WEFT_AGAIN)
+        return;
+    int64_t now_ns = weft_clock_ns();
+    if (trial->waits_ns)
+        trial->waited_ns += now_ns - trial->waits_ns;
+    trial->waits_ns = waits ? now_ns : 0;
+}
+
+/* Whether a caller has waited nearly from its beginning to its end; and counts that. */
+static int has_been_waited_for(struct weft_exec_op *op, int64_t now_ns)
+{
+    const struct weft_trial *trial = &op->window->trial;
+    struct weft_exec *exec = op->exec;
+    int64_t waited_ns = trial->waited_ns + (trial->waits_ns ? now_ns - trial->waits_ns : 0);
+    int has = waited_ns >= (now_ns - trial->begun_ns) / 8 * 7;
+    if (!op->request.call.started)
+        return 1;
+    if (has)
+        exec->waited += exec->waited < WEFT_TRIAL_WAITED_MAX;
+    else
+        exec->waited -= exec->waited > 2 ? 2 : exec->waited;
+    return has;
 }
 
 /* Whether the call went as it should: of ordinary memory all was staged, or nothing. */
@@ -64,13 +98,15 @@ void weft_trial_end(struct weft_exec_op *op, int status)
     const struct weft_call *call = &op->request.call;
     enum weft_collective collective = (enum weft_collective)call->collective;
     struct weft_staging *staging = op->exec->staging;
-    if (status != WEFT_OK || trial->part == WEFT_STAGING_GOES)
+    if (status != WEFT_OK || !trial->begun_ns)
         return;
-    if (trial->part == WEFT_STAGING_TIMED) {
-        if (!trial->lacks_staging && went_so(trial))
-            weft_staging_observe(staging, collective, trial->bytes, (enum weft_staging_way)trial->way,
-                                 weft_clock_ns() - trial->begun_ns);
-    } else if (weft_staging_settle(staging, collective, trial->bytes, trial->regrets)) {
+    int64_t now_ns = trial->part == WEFT_STAGING_TIMED || call->started ? weft_clock_ns() : 0;
+    int is_clean = has_been_waited_for(op, now_ns) && !trial->lacks_staging && went_so(trial);
+    if (trial->part == WEFT_STAGING_TIMED && is_clean) {
+        weft_staging_observe(staging, collective, trial->bytes, (enum weft_staging_way)trial->way,
+                             now_ns - trial->begun_ns);
+    } else if (trial->part == WEFT_STAGING_SETTLES &&
+               weft_staging_settle(staging, collective, trial->bytes, trial->regrets)) {
         weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call), trial->bytes,
                  weft_staging_way_name(weft_staging_taken(staging, collective, trial->bytes)));
     }

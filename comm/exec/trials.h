@@ -16,11 +16,16 @@ struct weft_trial {
     uint8_t part; /* enum weft_staging_part */
     uint8_t stages;
     uint8_t has_staged,
-        lacks_staging; /* of its SENDs some are staged by choice; some should be, and are not */
-    uint32_t regrets;  /* where it settles; otherwise 0 */
-    int64_t begun_ns;  /* where it is timed */
-    size_t bytes;      /* of the call */
+        lacks_staging;           /* of its SENDs some are staged by choice; some should be, and are not */
+    uint32_t regrets;            /* where it settles; otherwise 0 */
+    int64_t begun_ns;            /* 0: it does not count */
+    int64_t waits_ns, waited_ns; /* since when a caller waits, 0: none does; and has waited before */
+    size_t bytes;                /* of the call */
 };
+
+/* How surely callers wait at once for calls that they start, and from where on those may stage. */
+#define WEFT_TRIAL_WAITED_MAX 8
+#define WEFT_TRIAL_WAITED_MIN 4
 
 /* The operation begins. */
 void weft_trial_begin(struct weft_exec_op *op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap weft_copy_streaming weft_staging_observe */
+/* build: wrap weft_copy_streaming weft_staging_observe clock_gettime */
 /* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, whatever each has measured, and the bits are right
  * whatever each does. */
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "comm/exec/staging.h"
@@ -20,13 +21,14 @@
 #define MAX   4
 
 enum memory { ORDINARY, MAPPED };
+enum started { WAITS = -1, LOOKS = -2 };
 
 struct scene {
     const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
     const char *collective;
     enum memory memory;
     int stages;  /* expected */
-    int started; /* of each rank's first calls: rank 0 starts those, and waits for them. -1: all start all */
+    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look */
 };
 
 static int streamed; /* copies past the caches */
@@ -50,6 +52,27 @@ void __wrap_weft_staging_observe(struct weft_staging *staging, enum weft_collect
                                  enum weft_staging_way way, int64_t cost_ns)
 {
     __real_weft_staging_observe(staging, collective, bytes, way, given_ns[way] ? given_ns[way] : cost_ns);
+}
+
+/* While it is not 0 the clock stands there: a caller who starts a call and waits for it does so at once, whatever else the machine does. */
+static _Atomic int64_t stands_ns;
+
+int __real_clock_gettime(clockid_t id, struct timespec *now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *now)
+{
+    int64_t at_ns = stands_ns;
+    int status = __real_clock_gettime(id, now);
+    if (at_ns && id == CLOCK_MONOTONIC)
+        *now = (struct timespec){at_ns / 1000000000, at_ns % 1000000000};
+    return status;
+}
+
+static void stop_clock(int stops)
+{
+    struct timespec now;
+    __real_clock_gettime(CLOCK_MONOTONIC, &now);
+    stands_ns = stops ? now.tv_sec * INT64_C(1000000000) + now.tv_nsec : 0;
 }
 
 /* By number, and not by what was measured: the trials' calls in place, and staged. From results of 1 MB on three calls more are staged, whose results
@@ -86,9 +109,13 @@ static int run_call(const struct job *job, const struct scene *scene, int32_t *s
     if (strcmp(scene->collective, "allreduce") == 0) {
         weft_work *work = NULL;
         int starts = scene->started < 0 || (number < scene->started && !rank);
+        stop_clock(scene->started == WAITS);
         CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM,
                                 starts ? WEFT_START(&work) : NULL));
+        while (scene->started == LOOKS && weft_work_wait(work, 0) == WEFT_AGAIN)
+            ;
         CHECK(!starts || weft_work_wait(work, -1) == WEFT_OK);
+        stop_clock(0);
         CHECK(!starts || weft_work_free(work) == WEFT_OK);
         for (int i = 0; i < COUNT; i++)
             CHECK(recv[i] == ranks * (i % 1021 + number) + 7 * ranks * (ranks - 1) / 2);
@@ -112,6 +139,8 @@ static int body(int rank, int ranks, void *arg)
     size_t bytes = sizeof(int32_t) * COUNT * (size_t)ranks;
     uint64_t staged = 0;
     int stages = scene->stages && (scene->way || rank), streams = results_are_large(scene, ranks);
+    for (int way = 0; way < WEFT_STAGING_WAYS && scene->started == WAITS; way++)
+        given_ns[way] = 1000; /* where the clock stands all take nothing */
     setenv("WEFT_WAY_SHM", scene->way ? scene->way : rank ? "auto" : "pull", 1);
     CHECK_OK(job_open(&job, "shm", NULL));
     if (scene->memory == MAPPED) {
@@ -171,15 +200,17 @@ static void test_by_number(void **state)
     }
 }
 
-/* Calls that stage nothing count as well. */
+/* Also of those that are started, where callers wait at once. */
 static void test_counts_all(void **state)
 {
     (void)state;
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 20}, 2);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 20}, 3);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 3);
 }
 
-/* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and calls that do not block. */
+/* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and started calls that nobody waits for. */
 static void test_never(void **state)
 {
     (void)state;
@@ -188,7 +219,7 @@ static void test_never(void **state)
     run(&(struct scene){"auto", "alltoall", MAPPED, 0, 0}, 4);
     run(&(struct scene){"pull", "allreduce", ORDINARY, 0, 0}, 2);
     run(&(struct scene){"pipe", "alltoall", ORDINARY, 0, 0}, 2);
-    run(&(struct scene){"auto", "allreduce", ORDINARY, 0, -1}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 0, LOOKS}, 2);
 }
 
 /* Ranks that do not do the same. */
