@@ -371,6 +371,7 @@ def main():
         document["targets"] += init.judge(document["init"], options.statistic)
     verdict.print_targets(document["targets"], options.statistic)
     verdict.print_ahead(document["tables"], record.name_size)
+    verdict.print_regrets(document["tables"], record.name_size, options.statistic)
     path = os.path.join(options.build, "peers", "peers.json")
     record.write_json(path, document)
     print(f"# written: {os.path.relpath(path)}")

@@ -259,6 +259,14 @@ TABLES = {
             weft(build, 2, "weft-tcp", weft_tcp()),
             sockets(build)],
     },
+    "ways": {
+        "title": "2 ranks, shared memory, weft's ways of copying ordinary memory",
+        "ranks": 2,
+        "make": lambda build, folder, cpus: [
+            weft(build, 2, name, {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **settings})
+            for name, settings in (("weft-free", {}), ("fixed-pipe", {"WEFT_WAY_SHM": "pipe"}),
+                                   ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-staged", {"WEFT_DIRECT": "0"}))],
+    },
     "over": {
         "title": "4 ranks on 2 processors, shared memory",
         "ranks": 4,

@@ -6,7 +6,7 @@
 # PEERS_OPERATIONS  which of allreduce,alltoall,allgather,broadcast,pingpong,window,init (all)
 # PEERS_SIZES       sizes, such as 8,4K,32M
 # PEERS_REPEATS     turns per library and size (21), jobs per library of init (11 at most)
-# PEERS_TABLES      which of shm,tcp,over (all for allreduce, shm and tcp for pingpong, tcp for window, shm for the others)
+# PEERS_TABLES      which of shm,tcp,ways,over (all but ways for allreduce, shm and tcp for pingpong, tcp for window, shm for the others)
 # PEERS_INIT_RANKS  numbers of ranks that init starts (2,4,8)
 # PEERS_BUFFERS     which of same,rotated,written; without it the same up to 64 KB, and rotated above
 # PEERS_INSTALL     no: packages that are missing stay away (as root they are installed)

@@ -4,6 +4,7 @@
 # Whom weft is compared with, of those that share memory.
 PEERS = ("openmpi", "mpich", "impi", "oneccl")
 TIE = 1.05  # of the best peer's time
+REGRETS = (0.05, 0.20)  # of the free choice of a way, at most: at the middle point, and at nine tenths of them
 # What is shown by the fastest of its variants.
 VARIANTS = {"bound": ("bound-plain", "bound-stream", "bound-lines"), "bare": ("sockets-sleep", "sockets-poll")}
 NOT_SHOWN = sum(VARIANTS.values(), ())
@@ -37,7 +38,7 @@ def _times(table, key):
 
 
 def _entries(times):
-    order = ("bound", "bare", "readv", "weft", *PEERS, "gloo")
+    order = ("bound", "bare", "readv", "weft", *PEERS, "gloo", "fixed")
     names = {entry for row in times.values() for entry in row}
     return sorted(names, key=lambda name: (next(i for i, o in enumerate(order) if name.startswith(o)), name))
 
@@ -199,13 +200,42 @@ def _judge_over(times, name_size):
                          "weft-malloc", "openmpi", 1.0) for size in sorted(times)]
 
 
+def regrets(tables, key):
+    """[(how many times the free choice's time is the best fixed way's, less 1, operation, buffers, size, that way)], the largest first."""
+    found = []
+    for table in tables:
+        for size, row in _times(table, key).items() if table["name"] == "ways" else ():
+            ways = {name: time for name, time in row.items() if name.startswith("fixed")}
+            if ways and "weft-free" in row:
+                best = min(ways, key=ways.get)
+                found.append((row["weft-free"] / ways[best] - 1, table["operation"], table.get("buffers", "by size"), size, best))
+    return sorted(found, reverse=True)
+
+
+def _judge_regrets(found):
+    """What the free choice costs beside the way that was the best: at the middle point, and at nine tenths of them."""
+    if not found:
+        return []
+    values = sorted(regret for regret, *_ in found)
+    return [target("regret of the free choice, the middle point", values[(len(values) - 1) // 2], REGRETS[0], False),
+            target("regret of the free choice, nine tenths of the points", values[max(-(-9 * len(values) // 10) - 1, 0)], REGRETS[1], False)]
+
+
+def print_regrets(tables, name_size, statistic):
+    found = regrets(tables, STATISTICS[statistic])
+    if found:
+        print(f"# free choice of the way beside the best fixed one, {len(found)} points; the largest regrets:")
+    for regret, operation, buffers, size, best in found[:max(len(found) // 10, 3)]:
+        print(f"#     {operation}, {name_size(size)}, buffers {buffers}: {regret * 100:+.0f} % of {best}'s time")
+
+
 def judge(tables, name_size, statistic):
     judges = {"shm": _judge_shm, "tcp": _judge_tcp, "over": _judge_over}
     targets = []
     for table in tables:
         times = _times(table, STATISTICS[statistic])
         found = []
-        if table["operation"] == "allreduce":
+        if table["operation"] == "allreduce" and table["name"] in judges:
             found = judges[table["name"]](times, name_size)
         elif table["name"] == "tcp" and table["operation"] in ("pingpong", "window"):
             found = _judge_sockets(table["operation"], times, name_size)
@@ -215,7 +245,7 @@ def judge(tables, name_size, statistic):
         if buffers != "by size":
             found = [{**target, "target": f"buffers {buffers}: {target['target']}"} for target in found]
         targets += found
-    return targets
+    return targets + _judge_regrets(regrets(tables, STATISTICS[statistic]))
 
 
 def print_targets(targets, statistic):

@@ -45,6 +45,30 @@ tcp = rows(8, weft_tcp=10.1, openmpi=10.0) + rows(32 << 20, weft_tcp=10.0, openm
 assert judged("allreduce", "tcp", tcp) == ["FAIL", "PASS", "FAIL"]
 assert judged("broadcast", "shm", rows(8, weft_malloc=10.0, weft_mem=10.1, openmpi=10.0, mpich=11.0)) == ["PASS", "FAIL"]
 PYTHON
+check "the free choice of a way beside fixed ones" <<'PYTHON'
+import contextlib, io, verdict
+def rows(size, **times):
+    return [{"entry": name.replace("_", "-"), "size_bytes": size, "time_us": time, "fastest_us": 1.0} for name, time in times.items()]
+def table(name, *free):
+    return {"operation": "allreduce", "name": name, "rows": sum((rows(1 << i, weft_free=time, fixed_pipe=12.0, fixed_pull=10.0, fixed_staged=20.0)
+                                                                  for i, time in enumerate(free)), [])}
+def judged(*free):
+    return [target["result"] for target in verdict.judge([table("ways", *free)], str, "median")]
+assert judged(*[10.0] * 5, *[10.5] * 4, 99.0) == ["PASS", "PASS"]
+assert judged(*[10.0] * 4, *[10.6] * 6) == ["FAIL", "PASS"]
+assert judged(*[10.0] * 8, 12.1, 12.1) == ["PASS", "FAIL"]
+assert judged(12.0) == ["FAIL", "PASS"]
+assert verdict.judge([table("over", 10.0)], str, "median")[0]["result"] == "NOT MEASURED"
+with contextlib.redirect_stdout(io.StringIO()) as text:
+    verdict.print_regrets([table("ways", 10.0, 15.0, 9.0)], str, "median")
+    whole = {"title": "ways", "processors": [0, 1], "libraries": [], **table("ways", 10.0)}
+    verdict.print_table(whole, str, "median")
+lines = text.getvalue().splitlines()
+assert ["1", "1.20", "1.00", "2.00", "0.000"] in [line.split() for line in lines], lines
+lines = lines[:4]
+assert lines[0].startswith("# free choice") and "3 points" in lines[0] and len(lines) == 4, lines
+assert lines[1] == "#     allreduce, 2, buffers by size: +50 % of fixed-pull's time" and "-10 %" in lines[3], lines
+PYTHON
 check "near and far processors apart, beside the best peer" <<'PYTHON'
 import contextlib, io, coordinate, verdict
 assert [coordinate.state_of(*looks) for looks in ((70, 129), (70, 130), (181, 300), (180, 300), (70, 300), (0, 0))] \
