@@ -149,6 +149,13 @@ static void open_kind(struct weft_devices *devices, struct weft_device_kind *kin
         return;
     }
     params.options = options_of(devices, kind->ops.name);
+    if (*params.options && weft_device_find(kind->ops.name) == ops) {
+        kind->status = WEFT_INVALID;
+        snprintf(kind->reason, sizeof kind->reason,
+                 "WEFT_DEVICE_OPTIONS has '%.60s' for it: expected nothing, as it has no options",
+                 params.options);
+        return;
+    }
     weft_error_set_detail("it does not say why");
     status = kind->ops.open(&params, &kind->device);
     if (status != WEFT_OK)

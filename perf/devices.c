@@ -41,7 +41,7 @@ static void print_entry(const weft_device_entry *entry)
     if (entry->ordinal >= 0)
         printf(" %d", entry->ordinal);
     if (entry->status != 0) {
-        printf(": none: %s (%s)\n", entry->reason, weft_strerror(entry->status));
+        printf(": none: %s\n", *entry->reason ? entry->reason : weft_strerror(entry->status));
         return;
     }
     printf(": %s, %.1f GiB\n", entry->name, (double)entry->memory_bytes / (1 << 30));

@@ -280,7 +280,7 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
     return status;
 }
 
-/* What is learnt from calls whose callers wait: not of lists. */
+/* [lock] Of a list the parts begin one after the other, and none stages. */
 static void set_awaited(struct weft_work *work, int waits)
 {
     struct weft_exec_op *op = work->part_count == 1 ? weft_work_running(work) : NULL;

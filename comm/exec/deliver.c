@@ -158,6 +158,7 @@ static int widen(struct weft_early *list, const struct weft_wire_header *header)
             kept->message == header->message && kept->digest == header->digest &&
             kept->count == header->count && kept->slice < header->slice) {
             kept->slice = header->slice;
+            kept->flags = weft_trial_flags(kept->flags, header->flags);
             return 1;
         }
     }

@@ -46,15 +46,17 @@ enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
     uint32_t since = choice->calls++ - choice->trial; /* numbers wrap */
     uint32_t timed = TRIAL * ways_of(staging, collective, largest);
-    *part = choice->is_tried ? WEFT_STAGING_SETTLES : since < timed ? WEFT_STAGING_TIMED : WEFT_STAGING_GOES;
-    choice->is_tried = 0;
+    *part = choice->settles_next ? WEFT_STAGING_SETTLES
+            : since < timed      ? WEFT_STAGING_TIMED
+                                 : WEFT_STAGING_GOES;
+    choice->settles_next = 0;
     if (*part != WEFT_STAGING_TIMED)
         return (enum weft_staging_way)choice->taken;
     if (since == 0) {
         memset(choice->cost_ns, 0, sizeof choice->cost_ns);
         choice->is_open = 1;
     } else if (since == timed - 1) {
-        choice->is_tried = 1;
+        choice->settles_next = 1;
         choice->trial = choice->calls + choice->pause;
         choice->pause = choice->pause < PAUSE_MAX / 2 ? 2 * choice->pause : PAUSE_MAX;
     }
@@ -67,7 +69,7 @@ int weft_staging_stages(struct weft_staging *staging, enum weft_collective colle
     size_t largest;
     const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
     return way == WEFT_STAGING_STAGED ||
-           (way == WEFT_STAGING_STREAMED && (is_timed || choice->cost_ns[WEFT_STAGING_STAGED]));
+           (way == WEFT_STAGING_STREAMED && (is_timed || choice->is_staged_known));
 }
 
 void weft_staging_observe(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
@@ -87,7 +89,7 @@ uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective
     size_t largest;
     const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
     uint64_t least_ns = UINT64_MAX;
-    uint32_t regrets = 0;
+    uint32_t regrets = (uint32_t)choice->taken << WEFT_STAGING_TAKEN_SHIFT;
     for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
         if (choice->cost_ns[way] && choice->cost_ns[way] < least_ns)
             least_ns = choice->cost_ns[way];
@@ -95,6 +97,8 @@ uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective
     for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
         uint64_t cost_ns = choice->cost_ns[way];
         uint32_t regret = 0;
+        if (least_ns == UINT64_MAX && way == WEFT_STAGING_IN_PLACE)
+            continue;
         while (regret < sizeof percent / sizeof *percent && cost_ns * 100 > least_ns * percent[regret])
             regret++;
         regrets |= (cost_ns ? regret : WEFT_STAGING_REGRET_MAX) << way * WEFT_STAGING_REGRET_BITS;
@@ -109,7 +113,8 @@ static uint32_t regret_of(uint32_t regrets, int way)
 
 uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other)
 {
-    uint32_t joined = 0;
+    uint32_t had = one >> WEFT_STAGING_TAKEN_SHIFT, other_had = other >> WEFT_STAGING_TAKEN_SHIFT;
+    uint32_t joined = (had > other_had ? had : other_had) << WEFT_STAGING_TAKEN_SHIFT;
     for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
         uint32_t a = regret_of(one, way), b = regret_of(other, way);
         joined |= (a > b ? a : b) << way * WEFT_STAGING_REGRET_BITS;
@@ -122,12 +127,14 @@ int weft_staging_settle(struct weft_staging *staging, enum weft_collective colle
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
-    uint8_t before = choice->taken;
+    uint8_t before = choice->taken, had = (uint8_t)(regrets >> WEFT_STAGING_TAKEN_SHIFT);
+    choice->taken = had < WEFT_STAGING_WAYS ? had : WEFT_STAGING_IN_PLACE;
     for (uint8_t way = 0; way < WEFT_STAGING_WAYS; way++) {
         if (regret_of(regrets, way) < regret_of(regrets, choice->taken))
             choice->taken = way;
     }
     choice->is_open = 0;
+    choice->is_staged_known = regret_of(regrets, WEFT_STAGING_STAGED) != WEFT_STAGING_REGRET_MAX;
     return choice->taken != before;
 }
 

@@ -11,9 +11,9 @@
  * takes longer when others are late. In the next call the ranks settle on a way. Each message carries its sender's regrets: how much
  * slower each way was than the fastest, on this rank and on all whose messages it has got, the worst of them. What a call without a root leaves
  * on a rank comes from all others, by messages that begin when earlier ones have come, so at the call's end every rank knows
- * the same regrets. All take the way that is the least bad where it is worst, and stay with the one they had where it is as good. A transport that puts
- * data into its peer's memory has no message with it: between hosts that do so ranks may come to different ends, which is slower than
- * either way until a trial brings them together, and never wrong, as what is sent says how it goes.
+ * the same regrets. All take the way that is the least bad where it is worst, and stay with the one they had where it is as good. A rank that has
+ * measured nothing, as its caller does not wait, is for in place. Puts into a peer's memory and device collectives have no such messages. There
+ * ranks may come to different ends, which is slower than either way until they settle again, and never wrong, as what is sent says how it goes.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -35,7 +35,7 @@ enum weft_staging_way {
     WEFT_STAGING_IN_PLACE, /* at first */
     WEFT_STAGING_STAGED,
     WEFT_STAGING_STREAMED, /* staged, and results go past the caches; memory that peers can map is still read in place. Where no staged call has been
-                            * measured, as all memory was such, nothing is staged outside of trials */
+                            * measured on all ranks, as some had only such memory, nothing is staged outside of trials */
     WEFT_STAGING_WAYS
 };
 
@@ -51,15 +51,17 @@ struct weft_staging_choice {
     uint32_t pause;                      /* calls from a trial to the next */
     uint32_t cost_ns[WEFT_STAGING_WAYS]; /* the least in this trial; 0: none */
     uint8_t taken;
-    uint8_t is_open;  /* the trial has begun, and is not settled */
-    uint8_t is_tried; /* its calls have begun, and the next one settles */
+    uint8_t is_open;         /* the trial has begun, and is not settled */
+    uint8_t settles_next;    /* its calls have begun */
+    uint8_t is_staged_known; /* to all ranks, when they last settled: what staging takes */
 };
 
 /* For each way three bits, the first way's lowest: 0 where no rank has seen another that was faster by 5 %, more in steps up to 6, and 7 where a rank
- * does not know. */
+ * does not know. Behind them two bits for the way that ranks have, of those the last. */
 #define WEFT_STAGING_REGRET_BITS 3
 #define WEFT_STAGING_REGRET_MAX  7
-#define WEFT_STAGING_REGRETS     ((1u << WEFT_STAGING_WAYS * WEFT_STAGING_REGRET_BITS) - 1)
+#define WEFT_STAGING_TAKEN_SHIFT (WEFT_STAGING_WAYS * WEFT_STAGING_REGRET_BITS)
+#define WEFT_STAGING_REGRETS_MAX (3u << WEFT_STAGING_TAKEN_SHIFT | ((1u << WEFT_STAGING_TAKEN_SHIFT) - 1))
 
 struct weft_staging {
     uint32_t ranks;

@@ -9,7 +9,8 @@
 #include "comm/exec/internal.h"
 #include "comm/exec/wire.h"
 
-_Static_assert(WEFT_STAGING_REGRETS <= UINT16_MAX >> WEFT_WIRE_REGRETS_SHIFT, "the header's flags have room");
+_Static_assert(WEFT_STAGING_REGRETS_MAX <= UINT16_MAX >> WEFT_WIRE_REGRETS_SHIFT,
+               "the header's flags have room");
 
 /* Whether its caller can be taken to wait: staging memory has to be refilled, while what is pulled needs its sender no more. Whoever has waited at
  * once for started calls before does so again. */
@@ -35,9 +36,9 @@ void weft_trial_begin(struct weft_exec_op *op)
     trial->part = (uint8_t)part;
     trial->begun_ns = weft_clock_ns();
     trial->waits_ns = call->unattended ? 0 : trial->begun_ns; /* its beginning may be a good part of it */
+    trial->lacks_staging = op->request.commands || !is_waited_for(op);
     if (part == WEFT_STAGING_SETTLES)
         trial->regrets = weft_staging_regrets(exec->staging, collective, trial->bytes);
-    trial->lacks_staging = op->request.commands || !is_waited_for(op);
     if (trial->lacks_staging)
         return;
     trial->way = (uint8_t)way;
@@ -48,8 +49,7 @@ void weft_trial_begin(struct weft_exec_op *op)
 void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *header)
 {
     struct weft_trial *trial = &op->window->trial;
-    if (trial->part == WEFT_STAGING_SETTLES)
-        trial->regrets = weft_staging_regrets_join(trial->regrets, header->flags >> WEFT_WIRE_REGRETS_SHIFT);
+    trial->regrets = weft_staging_regrets_join(trial->regrets, header->flags >> WEFT_WIRE_REGRETS_SHIFT);
 }
 
 void weft_exec_op_waits(struct weft_exec_op *op, int waits)
@@ -68,15 +68,22 @@ static int has_been_waited_for(struct weft_exec_op *op, int64_t now_ns)
 {
     const struct weft_trial *trial = &op->window->trial;
     struct weft_exec *exec = op->exec;
-    int64_t waited_ns = trial->waited_ns + (trial->waits_ns ? now_ns - trial->waits_ns : 0);
-    int has = waited_ns >= (now_ns - trial->begun_ns) / 8 * 7;
     if (!op->request.call.started)
         return 1;
+    int64_t waited_ns = trial->waited_ns + (trial->waits_ns ? now_ns - trial->waits_ns : 0);
+    int has = waited_ns >= (now_ns - trial->begun_ns) / 8 * 7;
     if (has)
         exec->waited += exec->waited < WEFT_TRIAL_WAITED_MAX;
     else
         exec->waited -= exec->waited > 2 ? 2 : exec->waited;
     return has;
+}
+
+uint16_t weft_trial_flags(uint16_t flags, uint16_t later)
+{
+    uint32_t regrets =
+        weft_staging_regrets_join(flags >> WEFT_WIRE_REGRETS_SHIFT, later >> WEFT_WIRE_REGRETS_SHIFT);
+    return (uint16_t)((flags & ((1u << WEFT_WIRE_REGRETS_SHIFT) - 1)) | regrets << WEFT_WIRE_REGRETS_SHIFT);
 }
 
 /* Whether the call went as it should: of ordinary memory all was staged, or nothing. */

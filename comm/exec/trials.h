@@ -29,8 +29,10 @@ struct weft_trial {
 
 /* The operation begins. */
 void weft_trial_begin(struct weft_exec_op *op);
-/* A message of the operation's has come with regrets. */
+/* A message of the operation's has come with regrets, which its own carry on, also where this rank never stages. */
 void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *header);
+/* The flags of a message that a later one of the same is put into. */
+uint16_t weft_trial_flags(uint16_t flags, uint16_t later);
 /* It has ended with this status. */
 void weft_trial_end(struct weft_exec_op *op, int status);
 

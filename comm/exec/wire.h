@@ -94,7 +94,7 @@ struct weft_wire_header {
     uint32_t size; /* payload bytes after the header */
     uint8_t kind;
     uint8_t version;
-    uint16_t flags; /* enum weft_wire_flags, and regrets; other bits zero */
+    uint16_t flags; /* enum weft_wire_flags, and regrets */
     uint64_t
         count; /* of the operation, with its root (weft_call_count()); bytes of this message, with the root, where ranks
                   know only their own; of alltoallv the sizes of both directions (weft_call_pair()) */

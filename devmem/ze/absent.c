@@ -5,7 +5,7 @@
 static int ze_open(const struct weft_device_params *params, struct weft_device **device)
 {
     (void)device;
-    return params->fail(WEFT_NOT_FOUND, "built without Level Zero (WITH_ZE=no)");
+    return params->fail(WEFT_NOT_FOUND, "built without Level Zero: WITH_ZE=no, or libze-dev was missing");
 }
 
 extern const struct weft_device_ops weft_ze_ops;

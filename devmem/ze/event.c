@@ -189,7 +189,8 @@ void weft_ze_events_rescue(struct weft_device *device, int ordinal)
 int weft_ze_is_lost(struct weft_device *device, int ordinal)
 {
     struct weft_ze_ordinal *known = &device->ordinals[ordinal];
-    int64_t now_ns = weft_clock_ns(), last_ns = atomic_load(&known->status_ns);
+    int64_t now_ns = weft_clock_ns();
+    long long last_ns = atomic_load(&known->status_ns);
     if (!atomic_load(&known->is_lost) && now_ns - last_ns >= STATUS_MS * INT64_C(1000000) &&
         atomic_compare_exchange_strong(&known->status_ns, &last_ns, now_ns) &&
         device->driver.zeDeviceGetStatus(known->device) == ZE_RESULT_ERROR_DEVICE_LOST)

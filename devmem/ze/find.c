@@ -8,6 +8,7 @@
 
 #include "base/fork.h"
 #include "base/runtime.h"
+#include "base/secure.h"
 #include "base/signals.h"
 #include "devmem/ze/ze.h"
 
@@ -137,7 +138,11 @@ static int initialise(struct weft_device *device, char text[WEFT_ZE_TEXT])
     uint32_t count = WEFT_ZE_DRIVERS_MAX;
     ze_result_t result = start(&device->driver, &count, drivers);
     if (result == ZE_RESULT_ERROR_UNINITIALIZED) {
-        snprintf(text, WEFT_ZE_TEXT, "%s finds no driver that works", WEFT_RUNTIME_ZE);
+        const char *named = weft_secure_getenv("ZE_ENABLE_ALT_DRIVERS");
+        snprintf(text, WEFT_ZE_TEXT, "%s finds no driver that works: %s%.80s", WEFT_RUNTIME_ZE,
+                 named ? "ZE_ENABLE_ALT_DRIVERS names "
+                       : "libze_intel_gpu.so.1 is missing, or cannot open /dev/dri",
+                 named ? named : "");
         return WEFT_NOT_FOUND;
     }
     if (result != ZE_RESULT_SUCCESS) {

@@ -61,8 +61,12 @@ static int find(struct perf_device *device, weft_context *context, const struct 
     if (!found.kind)
         return complain_absent(context->devices.kinds, place->kind);
     int count = found.kind->ops.count(found.kind->device);
-    if (count < 0)
-        return perf_device_complain(&found, "counting devices", count);
+    if (count < 0) {
+        const char *detail = weft_error_detail();
+        fprintf(stderr, "weft-perf: --memory '%s': the kind cannot be used: %s\n", place->kind,
+                *detail ? detail : weft_strerror(count));
+        return -1;
+    }
     if (found.ordinal == PERF_ORDINAL_OF_RANK)
         found.ordinal = count > 0 ? local_rank() % count : 0;
     if (found.ordinal >= count) {

@@ -68,6 +68,7 @@ def fsdp2(group):
 ROWS = (
     ("allreduce, 8 B", allreduce(2), 1000),
     ("allreduce, 64 KiB", allreduce(1 << 14), 300),
+    ("allreduce, 1 MiB", allreduce(1 << 18), 50),
     ("allreduce, 32 MiB", allreduce(1 << 23), 5),
     ("DDP step, small transformer", ddp, 10),
     ("FSDP2 step, the same", fsdp2, 10),

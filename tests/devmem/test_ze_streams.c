@@ -181,7 +181,8 @@ static int stand_busy(void)
         ZE_CHECK(fake);
         *ze_logged = '\0';
         fake->no_immediate = (uint32_t)on_queues;
-        fake->no_spirv = fake->stalls = 1; /* no kernel is tried */
+        fake->no_spirv = 1; /* no kernel is tried */
+        fake->stalls = 1;
         for (int i = 0; i < times; i++)
             ZE_CHECK(ops.describe(device, 0, &info) == WEFT_OK && !(info.flags & WEFT_DEVICE_STREAM_WAITS));
         fake->stalls = 0;

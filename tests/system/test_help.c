@@ -35,12 +35,12 @@ static struct shared {
     _Atomic size_t written;
 } * shared;
 
-static int wanted;                 /* how often the helper is to have begun before this rank reads a half */
+static _Atomic int wanted;         /* how often the helper is to have begun before this rank reads a half */
 static _Thread_local int has_rung; /* since this rank has begun to wait for a message */
 static _Thread_local int is_first; /* what it reads next of that */
 static int firsts;                 /* halves that were the first */
 static int rang;                   /* messages whose owner was woken first */
-static size_t whole;               /* what is less than this is one */
+static _Atomic size_t whole;       /* what is less than this is one */
 
 static void wait_for(const _Atomic int *value, int least)
 {

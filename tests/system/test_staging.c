@@ -2,6 +2,7 @@
 /* build: wrap weft_copy_streaming weft_staging_observe clock_gettime */
 /* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, whatever each has measured, and the bits are right
  * whatever each does. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <cmocka.h>
 
@@ -21,14 +23,15 @@
 #define MAX   4
 
 enum memory { ORDINARY, MAPPED };
-enum started { WAITS = -1, LOOKS = -2 };
+enum started { WAITS = -1, LOOKS = -2, WAITS_LONG = -3, WAITS_LATE = -4 };
 
 struct scene {
     const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
     const char *collective;
     enum memory memory;
     int stages;  /* expected */
-    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look */
+    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look. Rank 0 starts
+                  * all, and time passes there while it waits, WAITS_LONG, or before, WAITS_LATE; the others call when it has */
 };
 
 static int streamed; /* copies past the caches */
@@ -56,15 +59,29 @@ void __wrap_weft_staging_observe(struct weft_staging *staging, enum weft_collect
 
 /* While it is not 0 the clock stands there: a caller who starts a call and waits for it does so at once, whatever else the machine does. */
 static _Atomic int64_t stands_ns;
+static _Atomic int *passed;     /* shared: calls of rank 0 in which time has passed */
+static _Thread_local int looks; /* of this thread at the clock, until it has passed; 0: it does not */
+
+#define PASSES_NS  INT64_C(1000000000)
+#define LOOKS_LONG 8 /* by then it waits */
 
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
+
+static void pass_time(void)
+{
+    stands_ns += PASSES_NS;
+    ++*passed;
+}
+
 int __wrap_clock_gettime(clockid_t id, struct timespec *now)
 {
-    int64_t at_ns = stands_ns;
     int status = __real_clock_gettime(id, now);
+    int64_t at_ns = stands_ns;
     if (at_ns && id == CLOCK_MONOTONIC)
         *now = (struct timespec){at_ns / 1000000000, at_ns % 1000000000};
+    if (looks && --looks == 0)
+        pass_time();
     return status;
 }
 
@@ -73,6 +90,29 @@ static void stop_clock(int stops)
     struct timespec now;
     __real_clock_gettime(CLOCK_MONOTONIC, &now);
     stands_ns = stops ? now.tv_sec * INT64_C(1000000000) + now.tv_nsec : 0;
+}
+
+static int await_rank_0(int number)
+{
+    struct timespec now, end;
+    __real_clock_gettime(CLOCK_MONOTONIC, &end);
+    do {
+        CHECK(__real_clock_gettime(CLOCK_MONOTONIC, &now) == 0 && now.tv_sec <= end.tv_sec + 30);
+        sched_yield();
+    } while (*passed <= number);
+    return 0;
+}
+
+/* Rank 0 starts, and waits as the scene says. */
+static int run_apart(weft_work *work, const struct scene *scene)
+{
+    if (scene->started == WAITS_LATE)
+        pass_time();
+    else
+        looks = LOOKS_LONG;
+    CHECK_OK(weft_work_wait(work, -1));
+    CHECK(looks == 0);
+    return 0;
 }
 
 /* By number, and not by what was measured: the trials' calls in place, and staged. From results of 1 MB on three calls more are staged, whose results
@@ -108,10 +148,13 @@ static int run_call(const struct job *job, const struct scene *scene, int32_t *s
     memset(recv, 0xff, sizeof *recv * COUNT * (size_t)ranks);
     if (strcmp(scene->collective, "allreduce") == 0) {
         weft_work *work = NULL;
-        int starts = scene->started < 0 || (number < scene->started && !rank);
-        stop_clock(scene->started == WAITS);
+        int apart = scene->started <= WAITS_LONG;
+        int starts = apart ? !rank : scene->started < 0 || (number < scene->started && !rank);
+        CHECK(!apart || !rank || await_rank_0(number) == 0);
+        stop_clock(scene->started == WAITS || (apart && !rank));
         CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM,
                                 starts ? WEFT_START(&work) : NULL));
+        CHECK(!apart || rank || run_apart(work, scene) == 0);
         while (scene->started == LOOKS && weft_work_wait(work, 0) == WEFT_AGAIN)
             ;
         CHECK(!starts || weft_work_wait(work, -1) == WEFT_OK);
@@ -138,9 +181,10 @@ static int body(int rank, int ranks, void *arg)
     void *send, *recv;
     size_t bytes = sizeof(int32_t) * COUNT * (size_t)ranks;
     uint64_t staged = 0;
-    int stages = scene->stages && (scene->way || rank), streams = results_are_large(scene, ranks);
-    for (int way = 0; way < WEFT_STAGING_WAYS && scene->started == WAITS; way++)
-        given_ns[way] = 1000; /* where the clock stands all take nothing */
+    int stages = scene->stages && ((scene->way && scene->started != WAITS_LATE) || rank),
+        streams = results_are_large(scene, ranks);
+    for (int way = 0; way < WEFT_STAGING_WAYS && scene->started < 0; way++)
+        given_ns[way] = way == WEFT_STAGING_STAGED ? 500 : 1000; /* where the clock stands all take nothing */
     setenv("WEFT_WAY_SHM", scene->way ? scene->way : rank ? "auto" : "pull", 1);
     CHECK_OK(job_open(&job, "shm", NULL));
     if (scene->memory == MAPPED) {
@@ -157,6 +201,9 @@ static int body(int rank, int ranks, void *arg)
             CHECK(stats.bytes_staged == staged);
         else if (is_staged(number, streams))
             CHECK(stats.bytes_staged - staged >= sizeof(int32_t) * COUNT / 2);
+        if (scene->started < 0 && number > 33 &&
+            number < 62) /* staged is faster, and taken if rank 0 is measured */
+            CHECK((stats.bytes_staged > staged) == (stages && scene->started != WAITS_LATE));
         staged = stats.bytes_staged;
         if (number < 30 || (number >= 65 && number < 71) || !streams)
             CHECK(!streamed);
@@ -186,6 +233,7 @@ static int body(int rank, int ranks, void *arg)
 static void run(const struct scene *scene, int ranks)
 {
     struct scene copy = *scene;
+    *passed = 0;
     if (test_ranks_fork(ranks, body, &copy) != 0)
         fail_msg("%s, %d ranks, WEFT_WAY_SHM=%s", scene->collective, ranks,
                  scene->way ? scene->way : "mixed");
@@ -208,6 +256,7 @@ static void test_counts_all(void **state)
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, 20}, 3);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 2);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 3);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS_LONG}, 3);
 }
 
 /* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and started calls that nobody waits for. */
@@ -220,12 +269,14 @@ static void test_never(void **state)
     run(&(struct scene){"pull", "allreduce", ORDINARY, 0, 0}, 2);
     run(&(struct scene){"pipe", "alltoall", ORDINARY, 0, 0}, 2);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 0, LOOKS}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 0, LOOKS}, 3);
 }
 
 /* Ranks that do not do the same. */
 static void test_mixed(void **state)
 {
     (void)state;
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS_LATE}, 3);
     run(&(struct scene){NULL, "allreduce", ORDINARY, 1, 0}, 3);
     run(&(struct scene){NULL, "alltoall", ORDINARY, 1, 0}, 2);
 }
@@ -300,6 +351,9 @@ static void test_agree(void **state)
 
 int main(void)
 {
+    passed = mmap(NULL, sizeof *passed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (passed == MAP_FAILED)
+        return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_number), cmocka_unit_test(test_never),
                                        cmocka_unit_test(test_counts_all), cmocka_unit_test(test_mixed),
                                        cmocka_unit_test(test_agree)};

@@ -15,6 +15,7 @@ plain() {
     sed -nE -e 's/^weft [0-9:.]+ (info|warn) \[[0-9]+\] /\1 | /' -e '/^(info|warn) \| /!d' -e '/communicator:|by its plan|bootstrap:/d' \
         -e 's/ze device [0-9]+/ze device N/g' -e 's/(Level Zero device|on device|of device) [0-9]+/\1 N/g' -e "s/rank [0-9]+/rank N/g" \
         -e 's/[0-9]+ bytes at 0x[0-9a-f]+/memory at ADDRESS/' -e 's/(kernels for) (device collectives of )?[a-z0-9]+ (need|on)/\1 \2TYPE \3/' \
+        -e 's/memory of process [0-9]+/memory of process PID/' -e 's/ends in [0-9a-f]+/ends in DIGITS/' \
         -e 's/: ZE_RESULT_.*(; (the host|it runs))/: WHY\1/' -e 's/within [0-9]+ ms/within 500 ms/' \
         -e 's/ze:[0-9]+/ze:N/g' -e 's/of 0x[0-9a-f]+ of/of ADDRESS of/' -e 's/(the driver of) fake[0-9]+/\1 NIC/' \
         -e 's/provider wefttest (cannot register) [0-9]+ bytes/provider NAME \1 SIZE bytes/' -e '/provider wefttest takes device memory/d' \
@@ -38,7 +39,9 @@ judge() {
 }
 # down FAKE [TRANSPORT]: two ranks without what the fake driver lacks.
 down() {
-    WEFT_TEST_ZE=devices=2,$1 run "$operation" --ranks 2 --memory ze,ze:1 --transport "${2-shm}" -d float32,float64 -o sum,avg -b 1M -e 1M -n 1 -w 0
+    local memory=ze,ze:1
+    [[ $1 != one_each=1 ]] || memory=ze
+    WEFT_TEST_ZE=devices=2,$1 run "$operation" --ranks 2 --memory "$memory" --transport "${2-shm}" -d float32,float64 -o sum,avg -b 1M -e 1M -n 1 -w 0
     ((rc)) || grep -q '^# Out of bounds values : 0 OK$' "$work/out" || rc="0, with wrong bits"
     judge "${1:-nothing lacks}${2:+, over $2}"
 }
@@ -53,7 +56,7 @@ without='info | this libweft was built without clang or llvm-spirv and has no ke
 operation=allreduce
 if grep -qw spirv "$BUILD/parts"; then
     grep -vxF "$without" "$work/rows" >"$work/expected"
-    lacks="one_order=1,one_index=1 no_spirv=1 no_float64=1 no_denormals=1 no_division=1 one_engine=1 no_peers=1 no_dmabuf=1 no_import=1
+    lacks="one_order=1,one_index=1 no_spirv=1 no_float64=1 no_denormals=1 no_division=1 one_engine=1 no_peers=1 no_dmabuf=1 no_import=1 one_each=1
         module=70000004"
 else
     skip "rows of kernels: the library was built without clang or llvm-spirv"
@@ -62,7 +65,7 @@ else
     said=$(grep -c "has no kernels for Level Zero; the host reduces$" "$work/err")
     nothing "two ranks that reduce say it once each" "${said#2}"
     operation=broadcast
-    lacks="one_order=1,one_index=1 no_peers=1 no_dmabuf=1 no_import=1"
+    lacks="one_order=1,one_index=1 no_peers=1 no_dmabuf=1 no_import=1 one_each=1"
 fi
 for lack in $lacks; do down "$lack"; done
 down "" tcp

@@ -33,6 +33,9 @@ shows "weft-topo without drivers" '^host ' env ZES_ENABLE_SYSMAN=1 "$topo" --all
 lacks "it shows no GPU of Level Zero's" 'LevelZeroModel=Fake'
 
 export ZE_ENABLE_ALT_DRIVERS=$ze WEFT_TEST_ZE=devices=2,tiles=2 ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1
+shows "a driver that is not there is named" '^ze: none: .*finds no driver that works: ZE_ENABLE_ALT_DRIVERS names /nonsense$' \
+    env ZE_ENABLE_ALT_DRIVERS=/nonsense "$perf" --devices
+shows "the kind has no options" "^ze: none: WEFT_DEVICE_OPTIONS has 'foo=1' for it: expected nothing" env WEFT_DEVICE_OPTIONS=ze:foo=1 "$perf" --devices
 shows "--devices with the driver" '^ze 1: Fake GPU 1, 16\.0 GiB$' "$perf" --devices
 shows "weft-topo with the driver" '^GPU gpu[0-9]+, 0000:10:00\.0.*LevelZeroModel=.?Fake GPU 0' env ZES_ENABLE_SYSMAN=1 "$topo" --all
 shows "tiles and memory" 'LevelZeroSubdevices=.?2.*LevelZeroMemorySize=16777216' env ZES_ENABLE_SYSMAN=1 "$topo" --all
@@ -40,6 +43,7 @@ shows "its uuid" 'LevelZeroUUID=.?[0-9a-f]{8}-[0-9a-f]{4}-' env ZES_ENABLE_SYSMA
 [[ $(grep -c 'LevelZeroModel' "$work/out") == 2 ]] && ok "each once" || bad "not each once"
 shows "in JSON" '"LevelZeroModel": "Fake GPU 1"' env ZES_ENABLE_SYSMAN=1 "$topo" --format json
 shows "short" '^GPU gpu[0-9]+, 0000:11:00\.0.*, Fake GPU 1' env ZES_ENABLE_SYSMAN=1 "$topo"
-shows "an old loader is not asked by itself" '^host ' "$topo" --all
+shows "an old loader is not asked by itself" '^host ' env WEFT_LOG=info "$topo" --all
+grep -q 'libze_loader\.so\.1 has no zesInit(): ZES_ENABLE_SYSMAN=1' "$work/err" && ok "and that is said" || bad "not said why"
 lacks "it shows no GPU of Level Zero's" 'LevelZero'
 sum_up

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/error.h"
+#include "base/log.h"
 #include "base/runtime.h"
 #include "base/secure.h"
 #include "topo/discover/discover.h"
@@ -405,8 +406,13 @@ static int choose_way(struct library *sysman)
     if (sysman->init && sysman->get_drivers && sysman->get_devices)
         return 1;
     const char *enabled = weft_secure_getenv("ZES_ENABLE_SYSMAN");
-    if (!enabled || strcmp(enabled, "1") != 0)
+    if (!enabled || strcmp(enabled, "1") != 0) {
+        weft_log_once(WEFT_LOG_INFO,
+                      "Level Zero's GPUs and Xe Links are not asked for: %s has no zesInit(): "
+                      "ZES_ENABLE_SYSMAN=1 allows the older way",
+                      WEFT_RUNTIME_ZE);
         return 0;
+    }
     sysman->init = sysman->init_all;
     sysman->get_drivers = sysman->get_drivers_of_all;
     sysman->get_devices = sysman->get_devices_of_all;

@@ -11,22 +11,34 @@ _Atomic int fake_is_ready;
 /* "NAME=NUMBER,...": numbers as strtoul() reads them, results in hexadecimal. */
 static void read_environment(void)
 {
-    const char *at = getenv("WEFT_TEST_ZE");
-    static const struct {
+    const char *at = getenv("WEFT_TEST_ZE"), *rank = getenv("LOCAL_RANK");
+    uint32_t one_each = 0;
+    const struct {
         const char *name;
         uint32_t *value;
         int base;
     } words[] = {
-        {"drivers=", &ze_fake.driver_count, 10},         {"devices=", &ze_fake.device_count, 10},
-        {"cpu=", &ze_fake.devices[0].type, 10},          {"init=", &ze_fake.init_result, 16},
-        {"properties=", &ze_fake.properties_result, 16}, {"no_pci=", &ze_fake.no_pci, 10},
-        {"no_immediate=", &ze_fake.no_immediate, 10},    {"one_order=", &ze_fake.one_order, 10},
-        {"one_engine=", &ze_fake.one_engine, 10},        {"no_spirv=", &ze_fake.no_spirv, 10},
-        {"no_float64=", &ze_fake.no_float64, 10},        {"no_denormals=", &ze_fake.no_denormals, 10},
-        {"no_division=", &ze_fake.no_division, 10},      {"one_at_a_time=", &ze_fake.one_at_a_time, 10},
-        {"one_index=", &ze_fake.one_index, 10},          {"no_peers=", &ze_fake.no_peers, 10},
-        {"no_dmabuf=", &ze_fake.no_dmabuf, 10},          {"no_import=", &ze_fake.no_import, 10},
-        {"tiles=", &ze_fake.devices[0].tiles, 10},       {"module=", &ze_fake.module_result, 16},
+        {"one_each=", &one_each, 10},
+        {"drivers=", &ze_fake.driver_count, 10},
+        {"devices=", &ze_fake.device_count, 10},
+        {"cpu=", &ze_fake.devices[0].type, 10},
+        {"init=", &ze_fake.init_result, 16},
+        {"properties=", &ze_fake.properties_result, 16},
+        {"no_pci=", &ze_fake.no_pci, 10},
+        {"no_immediate=", &ze_fake.no_immediate, 10},
+        {"one_order=", &ze_fake.one_order, 10},
+        {"one_engine=", &ze_fake.one_engine, 10},
+        {"no_spirv=", &ze_fake.no_spirv, 10},
+        {"no_float64=", &ze_fake.no_float64, 10},
+        {"no_denormals=", &ze_fake.no_denormals, 10},
+        {"no_division=", &ze_fake.no_division, 10},
+        {"one_at_a_time=", &ze_fake.one_at_a_time, 10},
+        {"one_index=", &ze_fake.one_index, 10},
+        {"no_peers=", &ze_fake.no_peers, 10},
+        {"no_dmabuf=", &ze_fake.no_dmabuf, 10},
+        {"no_import=", &ze_fake.no_import, 10},
+        {"tiles=", &ze_fake.devices[0].tiles, 10},
+        {"module=", &ze_fake.module_result, 16},
     };
     while (at && *at) {
         for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -36,6 +48,10 @@ static void read_environment(void)
         }
         at += strcspn(at, ",");
         at += *at == ',';
+    }
+    if (one_each) { /* as with a ZE_AFFINITY_MASK of its own for each rank: another device for each */
+        ze_fake.device_count = 1;
+        ze_fake.devices[0].number = 1 + (rank ? (uint32_t)strtoul(rank, NULL, 10) : 0);
     }
 }
 
