@@ -168,7 +168,6 @@ static int start_now(struct weft_comm *comm, const struct weft_operands *operand
     if (status != WEFT_OK)
         return status;
     weft_exec_op_look(work->only.op)->timeout_ms = work->timeout_ms;
-    weft_exec_op_waits(work->only.op, 0);
     weft_comm_count_call(comm);
     work->part_count = 1;
     weft_progress_background(comm->context, 1);
@@ -184,7 +183,9 @@ static int start(struct weft_comm *comm, const struct weft_operands *operands, c
     if (status != WEFT_OK)
         return status;
     weft_context_lock(comm->context);
+    weft_work_attend(work, 1); /* its beginning may be a good part of it */
     status = start_now(comm, operands, how->stream, work);
+    weft_work_attend(work, 0);
     weft_context_unlock(comm->context);
     if (status != WEFT_OK) {
         weft_work_discard(work);

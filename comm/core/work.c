@@ -280,8 +280,7 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
     return status;
 }
 
-/* [lock] Of a list the parts begin one after the other, and none stages. */
-static void set_awaited(struct weft_work *work, int waits)
+void weft_work_attend(struct weft_work *work, int waits)
 {
     struct weft_exec_op *op = work->part_count == 1 ? weft_work_running(work) : NULL;
     work->is_awaited = waits;
@@ -298,9 +297,9 @@ static int await_end(struct weft_work *work, int64_t timeout_ms)
     if (work->status == WEFT_AGAIN && timeout_ms == 0) {
         look(work);
     } else if (work->status == WEFT_AGAIN) {
-        set_awaited(work, 1);
+        weft_work_attend(work, 1);
         status = drive(work, revoke ? work->deadline_ns : deadline_ns, revoke);
-        set_awaited(work, 0);
+        weft_work_attend(work, 0);
     }
     weft_work_settle(work);
     if (work->status == WEFT_AGAIN && timeout_ms == 0)

@@ -56,7 +56,7 @@ struct weft_work {
     atomic_int signals;         /* the context's descriptor */
     int is_owned;               /* somebody waits for it, or frees it */
     int is_quiet;               /* [lock] weft's own thread is not awake for it */
-    int is_awaited;             /* [lock] a thread is in weft_work_wait(), for longer than a look */
+    int is_awaited;             /* [lock] its caller waits for it, or is starting it */
     int is_watched;             /* [lock] in the context's list */
     struct weft_work *watched_next, *watched_previous;
     char label[WEFT_LABEL_BYTES]; /* "" none */
@@ -66,6 +66,8 @@ struct weft_work {
 int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **work);
 /* It has ended, with status: says so to whom it concerns. [lock] */
 void weft_work_end(struct weft_work *work, int status);
+/* [lock] Its caller waits for it, in the call that starts it too, or does so no more. Of a list the parts begin one after the other, and none stages. */
+void weft_work_attend(struct weft_work *work, int waits);
 /* Of a message, or two. */
 int weft_work_message_status(const struct weft_work *work);
 /* The hook of a work's requests. [lock] */

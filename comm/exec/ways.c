@@ -3,8 +3,8 @@
 
 #define SMALLEST_BYTES 8192
 #define TRIAL          3 /* messages: the first of them may find cold caches and a pipe that is not made yet */
-#define TIMED          4  /* of so many messages one is timed, */
-#define WINDOW         4  /* and of so many timed ones the least is kept */
+#define PERIOD         19 /* of so many messages the first are timed, */
+#define WINDOW         4  /* which are so many, and of which the least is kept */
 #define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
 #define LARGE_PAUSE    4  /* before the first of large ones; up to their third trial each message is timed */
 #define LARGE_BYTES    ((size_t)1 << 20)
@@ -39,7 +39,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
     }
     int moved = has_moved(choice);
     if (!moved && choice->messages < choice->pause) {
-        *is_timed = choice->messages % TIMED == 0 || choice->pause < FIRST_PAUSE;
+        *is_timed = choice->messages % PERIOD < WINDOW || choice->pause < FIRST_PAUSE;
         return choice->taken;
     }
     if (moved)

@@ -3,8 +3,9 @@
  * changes while a program runs. The sender chooses, and what it sends says which way it is, so nothing has to be agreed.
  *
  * Costs. A message's cost is the time until the peer has taken all of it, at the sender. It may be too long, since a peer may be
- * late or put aside, and never too short. So what counts is the least of the last messages that were timed: one of four is, as looking at the
- * clock costs something as well.
+ * late or put aside, and never too short. So what counts is the least of the last messages that were timed: a fifth is, as looking at the
+ * clock costs something as well. Those are some in a row, as in a trial: a call may have several messages that do not cost the same, and either way
+ * has to be judged by all of them.
  *
  * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was
  * clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large

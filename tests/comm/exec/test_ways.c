@@ -104,7 +104,9 @@ static void test_finds_the_better(void **state)
                 sum_ns += message(&ways, &points[p], far, 0, &random, &switched);
                 best_ns += points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
             }
-            if ((double)sum_ns > 1.03 * (double)best_ns || switched > 1)
+            double limit =
+                differs(points[p].cost_ns[far]) ? 1.03 : 1.05; /* what is slower by less than 5 % may stay */
+            if ((double)sum_ns > limit * (double)best_ns || switched > 1)
                 fail_msg("%zu bytes, %s: %.3f times the best, switched %d times", points[p].bytes,
                          far ? "far" : "near", (double)sum_ns / (double)best_ns, switched);
         }
@@ -156,6 +158,26 @@ static void test_never_flaps(void **state)
 }
 
 /* Sizes know nothing of each other; odd costs do no harm. */
+/* Calls have several messages of a size, of which one costs less, whichever way it goes. */
+static void test_calls_of_several(void **state)
+{
+    (void)state;
+    for (uint32_t each = 2; each <= 5; each++) {
+        struct weft_ways ways;
+        int changed = 0, trials = 0;
+        weft_ways_open(&ways);
+        for (uint32_t i = 0; i < 100000; i++) {
+            int is_timed;
+            enum weft_way way = weft_ways_next(&ways, KIB(512), &is_timed);
+            trials += is_timed == WEFT_TIMED_FIRST;
+            if (is_timed)
+                changed += weft_ways_observe(&ways, KIB(512), way, i % each ? 100000 : 60000);
+        }
+        assert_int_equal(changed, 0);
+        assert_in_range(trials, 100000 / 520, 100000 / 480);
+    }
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -227,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_finds_the_better),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_never_flaps),
+        cmocka_unit_test(test_calls_of_several),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_trial_is_short),
         cmocka_unit_test(test_trial_without_costs),
