@@ -36,9 +36,10 @@ int weft_exec_create(const struct weft_exec_options *options, struct weft_exec *
     exec->senders = calloc(options->ranks, sizeof *exec->senders);
     exec->early_counts = calloc(options->ranks, sizeof *exec->early_counts);
     exec->credits = calloc(options->ranks, sizeof *exec->credits);
-    exec->staging = options->may_stage ? malloc(sizeof *exec->staging) : NULL;
+    int may_stage = options->may_stage && options->ranks > 1;
+    exec->staging = may_stage ? malloc(sizeof *exec->staging) : NULL;
     if (!exec->peers || !exec->senders || !exec->early_counts || !exec->credits ||
-        (options->may_stage && !exec->staging)) {
+        (may_stage && !exec->staging)) {
         free_tables(exec);
         free(exec);
         return weft_fail(WEFT_NOMEM, "no memory for %u peers", options->ranks);
