@@ -90,7 +90,7 @@ static const struct weft_setting rows[] = {
     {"WEFT_HELP_SHM", AT(help_shm), WORD, 0, 2, 0, "auto,always,never", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
      NULL,
      "Whether a rank that pulls ordinary memory of a rank of its host has that one write half of it, if it "
-     "waits just then. auto asks a rank that has not helped four times at every sixteenth read, and "
+     "waits just then. auto asks a rank that has not helped four times at every seventeenth read, and "
      "where a trial begins. With never this rank does not help others either."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",

@@ -36,8 +36,8 @@
 
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
 #define PAGE_BYTES     4096u
-#define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do */
-#define UNHELPED_EACH  16u        /* and how often it is offered a half then */
+#define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do; */
+#define UNHELPED_EACH  17u        /* then one of so many is; odd, as messages often have 2, 4 or 8 pieces */
 #define WAKING_BYTES   (1u << 20) /* a message that an owner is worth waking for */
 #define SPINS          512        /* then others may want the processor */
 #define YIELDS         1024
