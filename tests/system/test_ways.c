@@ -223,7 +223,9 @@ static int timed_body(int rank, int ranks, void *arg)
         if (reads < 15 || offers * 3 < reads)
             fprintf(stderr, "%llu of %llu reads were offered\n", (unsigned long long)offers,
                     (unsigned long long)reads);
-        CHECK(reads >= 15 && offers * 3 >= reads && offers * 2 < reads && stats.bytes_helped == 0);
+        /* The first of each trial's three, the first four of all, and one of 17. */
+        CHECK(reads >= 15 && offers * 3 >= reads && offers <= reads / 3 + 4 + reads / 17 + 1 &&
+              stats.bytes_helped == 0);
     }
     CHECK_OK(job_close(&job));
     free(memory);
