@@ -149,6 +149,7 @@ static void open_kind(struct weft_devices *devices, struct weft_device_kind *kin
         return;
     }
     params.options = options_of(devices, kind->ops.name);
+    /* Those of the library have none; a plug-in looks at its own. */
     if (*params.options && weft_device_find(kind->ops.name) == ops) {
         kind->status = WEFT_INVALID;
         snprintf(kind->reason, sizeof kind->reason,

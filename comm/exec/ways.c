@@ -3,8 +3,8 @@
 
 #define SMALLEST_BYTES 8192
 #define TRIAL          3 /* messages: the first of them may find cold caches and a pipe that is not made yet */
-#define PERIOD         19 /* of so many messages the first are timed, */
-#define WINDOW         4  /* which are so many, and of which the least is kept */
+#define PERIOD         19 /* messages, of which the first WINDOW are timed */
+#define WINDOW         4  /* timed messages in a row, of which the least is kept */
 #define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
 #define LARGE_PAUSE    4  /* before the first of large ones; up to their third trial each message is timed */
 #define LARGE_BYTES    ((size_t)1 << 20)

@@ -140,7 +140,8 @@ static int initialise(struct weft_device *device, char text[WEFT_ZE_TEXT])
     if (result == ZE_RESULT_ERROR_UNINITIALIZED) {
         const char *named = weft_secure_getenv("ZE_ENABLE_ALT_DRIVERS");
         snprintf(text, WEFT_ZE_TEXT, "%s finds no driver that works: %s%.80s", WEFT_RUNTIME_ZE,
-                 named ? "ZE_ENABLE_ALT_DRIVERS names " : "none is installed, or it cannot open /dev/dri",
+                 named ? "ZE_ENABLE_ALT_DRIVERS names "
+                       : "none is installed, or none could start: is /dev/dri there, and open to this user?",
                  named ? named : "");
         return WEFT_NOT_FOUND;
     }

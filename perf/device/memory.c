@@ -22,6 +22,12 @@ int perf_device_complain(const struct perf_device *device, const char *what, int
     return -1;
 }
 
+static int complain_unusable(const char *name, const char *why)
+{
+    fprintf(stderr, "weft-perf: --memory '%s': the kind cannot be used: %s\n", name, why);
+    return -1;
+}
+
 /* Why there is no such kind: those that cannot be used have a reason, plug-ins that did not load may have been meant. */
 static int complain_absent(struct weft_devices *devices, const char *name)
 {
@@ -29,8 +35,7 @@ static int complain_absent(struct weft_devices *devices, const char *name)
         const struct weft_device_kind *kind = weft_devices_kind(devices, i);
         if (strcmp(kind->name, name) != 0)
             continue;
-        fprintf(stderr, "weft-perf: --memory '%s': the kind cannot be used: %s\n", name, kind->reason);
-        return -1;
+        return complain_unusable(name, kind->reason);
     }
     fprintf(stderr,
             "weft-perf: --memory '%s': there is no such kind of devices; weft-perf --devices lists them\n",
@@ -63,9 +68,7 @@ static int find(struct perf_device *device, weft_context *context, const struct 
     int count = found.kind->ops.count(found.kind->device);
     if (count < 0) {
         const char *detail = weft_error_detail();
-        fprintf(stderr, "weft-perf: --memory '%s': the kind cannot be used: %s\n", place->kind,
-                *detail ? detail : weft_strerror(count));
-        return -1;
+        return complain_unusable(place->kind, *detail ? detail : weft_strerror(count));
     }
     if (found.ordinal == PERF_ORDINAL_OF_RANK)
         found.ordinal = count > 0 ? local_rank() % count : 0;
