@@ -70,6 +70,7 @@ static json_t *members(const struct perf_session *session)
         json_object_set_new(object, "host_index", json_integer(member->host_index));
         json_object_set_new(object, "pid", json_integer(member->pid));
         json_object_set_new(object, "processor", member->cpu < 0 ? json_null() : json_integer(member->cpu));
+        json_object_set_new(object, "device", *member->device ? text(member->device) : json_null());
         json_object_set_new(object, "node", member->node < 0 ? json_null() : json_integer(member->node));
         json_array_append_new(list, object);
     }

@@ -81,6 +81,8 @@ void perf_table_head(const struct perf_session *session, const char *command)
         printf("#  Rank %2d Pid %6d on %10.64s", rank, (int)member->pid, member->host);
         if (member->cpu >= 0)
             printf(" processor %d", (int)member->cpu);
+        if (*member->device)
+            printf(" device %.160s", member->device);
         printf("\n");
     }
     print_rails(&session->rails);

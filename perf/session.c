@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "perf/device/memory.h"
 #include "perf/launch.h"
 
 int perf_session_complain(const struct perf_session *session, const char *what, int status)
@@ -59,6 +60,8 @@ static int meet(struct perf_session *session)
         return perf_session_complain(session, "asking where this rank runs", status);
     mine.node = info.node;
     mine.host_index = info.host_index;
+    perf_device_name(session->context, perf_options_place(session->options, session->rank), mine.device,
+                     sizeof mine.device);
     session->members = calloc((size_t)session->ranks, sizeof mine);
     if (!session->members) {
         fprintf(stderr, "weft-perf: out of memory\n");

@@ -17,6 +17,7 @@ struct perf_member {
     int32_t cpu;        /* the one processor that the rank may use, -1 when it may use several */
     int32_t node;       /* the launcher's number for the host, -1 when it has none */
     int32_t host_index; /* weft's number for the host: names may be the same */
+    char device[160];   /* where its buffers live, "" for ordinary memory: perf_device_name() */
 };
 
 struct perf_session {

@@ -9,7 +9,7 @@
 
 void weft_tool_version(const char *name, FILE *file)
 {
-    fprintf(file, "%s %s\n", name, weft_version());
+    fprintf(file, "%s %s\nbuilt with: %s\n", name, weft_version(), WEFT_BUILT_WITH);
     for (const struct weft_runtime_library *library = weft_runtime_libraries; library->name; library++) {
         /* It stays: the program ends soon, and not all of them clean up when they are unloaded. */
         void *handle = dlopen(library->name, RTLD_LAZY | RTLD_LOCAL);

@@ -5,8 +5,10 @@
 
 #include <stdio.h>
 
-/* "NAME VERSION", then a line for each library of base/runtime.h:
+/* Three parts: version, what of the optional parts this build has (mk/depends.mk), a line for each library of base/runtime.h:
  *
+ *   weft-perf 0.3.0
+ *   built with: verbs ofi pmix cuda ze spirv hwloc
  *   libfabric.so.1       found    library  the transport ofi; without it: ...
  *
  * "absent" in place of "found" where the loader does not find it. Loads each library, and keeps it. */

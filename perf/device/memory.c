@@ -81,11 +81,33 @@ static int find(struct perf_device *device, weft_context *context, const struct 
     return 0;
 }
 
+static int is_ordinary(const struct perf_place *place)
+{
+    return strcmp(place->kind, "malloc") == 0 || strcmp(place->kind, "weft") == 0;
+}
+
+void perf_device_name(weft_context *context, const struct perf_place *place, char *name, size_t size)
+{
+    *name = '\0';
+    const struct weft_device_kind *kind =
+        is_ordinary(place) ? NULL : weft_devices_find(context->devices.kinds, place->kind);
+    int count = kind ? kind->ops.count(kind->device) : 0;
+    if (count < 1)
+        return;
+    int ordinal = place->ordinal == PERF_ORDINAL_OF_RANK ? local_rank() % count : place->ordinal;
+    struct weft_device_info info = {.size = sizeof info};
+    if (ordinal >= count || kind->ops.describe(kind->device, ordinal, &info) != 0)
+        return;
+    char pci[sizeof info.pci + 4] = "";
+    if (*info.pci)
+        snprintf(pci, sizeof pci, "[%.*s] ", (int)sizeof info.pci - 1, info.pci);
+    snprintf(name, size, "%s:%d %s%.*s", kind->name, ordinal, pci, (int)sizeof info.name - 1, info.name);
+}
+
 int perf_device_check(weft_context *context, const struct perf_place *place)
 {
     struct perf_device device;
-    int is_host = strcmp(place->kind, "malloc") == 0 || strcmp(place->kind, "weft") == 0;
-    return is_host ? 0 : find(&device, context, place);
+    return is_ordinary(place) ? 0 : find(&device, context, place);
 }
 
 int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place)

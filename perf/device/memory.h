@@ -29,6 +29,9 @@ struct perf_device {
 /* Whether a rank's memory can be had: ordinary memory, or a kind of devices that has this one. 0, or -1 after a message. */
 int perf_device_check(weft_context *context, const struct perf_place *place);
 
+/* What a rank's device is, for people: "ze:0 [0000:03:00.0] NAME". Empty for ordinary memory, and where there is no such device. */
+void perf_device_name(weft_context *context, const struct perf_place *place, char *name, size_t size);
+
 /* Finds the kind and opens a queue. 0, or -1 after a message that says why the kind cannot be used. End with
  * perf_device_close(), before the context is closed. */
 int perf_device_open(struct perf_device *device, weft_context *context, const struct perf_place *place);

@@ -55,7 +55,7 @@ code=$(grep -rhoE '\b(WEFT|weft)_[A-Za-z0-9_]+' include base algos topo devmem t
 nothing "WEFT_ names in documents that no source has" "$(comm -23 <(names '\bWEFT_[A-Z0-9_]*[A-Z0-9]\b') <(echo "$code" | sort -u))"
 nothing "weft_...() in documents that no source has" "$(comm -23 <(names '\bweft_[a-z0-9_]+\(\)' | tr -d '()') <(echo "$code" | sort -u))"
 # Headings in quotes are lines of the log or of errors, as far as they never change.
-texts=$(cat base/*.c base/net/*.c comm/*/*.c comm/*/*/*.c devmem/*.c devmem/cuda/*.c transport/*/*.c topo/*.c topo/*/*.c perf/*.c bindings/torch/csrc/*.cpp bindings/torch/*/*.py |
+texts=$(cat base/*.c base/net/*.c comm/*/*.c comm/*/*/*.c devmem/*.c devmem/*/*.c transport/*/*.c topo/*.c topo/*/*.c perf/*.c bindings/torch/csrc/*.cpp bindings/torch/*/*.py |
     tr -d '\n' | sed 's/" *"//g')
 nothing "lines of the log in docs/troubleshooting.md that no source has" "$(sed -n 's/^#* "\(.*\)"$/\1/p' docs/troubleshooting.md |
     while IFS= read -r text; do grep -qF -- "$text" <<<"$texts" || echo "$text"; done)"

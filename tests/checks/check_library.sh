@@ -74,7 +74,7 @@ nothing "libraries of base/runtime.h that no code loads" "$(sed -n 's/^#define \
     while read -r name; do grep -rqw "$name" topo devmem transport comm || echo "$name"; done)"
 listed=$(sed -n 's/^#define WEFT_RUNTIME_[A-Z]* *"\(.*\)"$/\1/p' base/runtime.h | sort)
 nothing "libraries of base/runtime.h that packages neither recommend nor suggest" \
-    "$("$BUILD/weft-plan" --version | awk 'NR > 1 && $4 !~ /^(recommends|suggests)$/')"
+    "$("$BUILD/weft-plan" --version | awk 'NR > 2 && $4 !~ /^(recommends|suggests)$/')"
 # C++ has the options on the spot too. A stream of NULL is a stream: no device has the memory, so it is refused.
 cat >"$work/calls.cpp" <<'END'
 #include <weft/weft.h>
@@ -102,6 +102,6 @@ else
     skip "no g++"
 fi
 for tool in weft-plan weft-perf weft-topo; do
-    nothing "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 1 { print $1 }' | sort))"
+    nothing "what $tool --version lists" "$(diff <(echo "$listed") <("$BUILD/$tool" --version | awk 'NR > 2 { print $1 }' | sort))"
 done
 sum_up

@@ -123,7 +123,7 @@ run --devices all
 [[ $rc == 2 ]] && grep -q "'all': expected nothing behind --devices" "$work/err" && ok "--devices all" ||
     bad "--devices all (status $rc)"
 run --version
-[[ $rc == 0 ]] && grep -q '^weft-perf [0-9]' "$work/out" && ok "--version" || bad "--version (status $rc)"
+[[ $rc == 0 ]] && grep -q '^weft-perf [0-9]' "$work/out" && grep -q '^built with: [a-z]' "$work/out" && ok "--version" || bad "--version (status $rc)"
 
 # One damaged element on rank 1: exactly one wrong element per placement, and no other row touched.
 export WEFT_PERF_CORRUPT=1:100
