@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an idle communicator costs: 64 processes on this host each note what they hold, create a communicator, and note
+/* What a communicator costs, idle and busy: 64 processes on this host each note what they hold, create a communicator or call it, and note
  * again. What a process holds is its proportional share of the pages that it maps (Pss) and the pages of the memory
  * files that it has made and not mapped, which nobody else counts.
  */
@@ -26,6 +26,10 @@
 #define MEAN_KB 512  /* the promise: of all ranks, */
 #define MOST_KB 1024 /* and of each */
 #define IDLE_US 300000
+
+#define BUSY_BYTES   (1u << 20)
+#define BUSY_KB      512   /* beside what pairs cost */
+#define BUSY_RANK_KB 16384 /* that must be free for each */
 
 #define PAIR_RANKS 8
 #define PAIR_KB    96
@@ -142,6 +146,60 @@ static void test_idle(void **state)
     assert_in_range(most.second_kb, 1, MOST_KB - 1);
 }
 
+/* What a rank holds beside its communicator's beginning when it has moved large messages in collectives and to all others: rings, pipes,
+ * staging, what is known of the peers. */
+static int busy_body(int rank, int ranks, void *arg)
+{
+    long *grown_kb = (long *)arg + rank;
+    struct job job;
+    size_t count = BUSY_BYTES / sizeof(float);
+    float *send = malloc(BUSY_BYTES), *received = malloc(BUSY_BYTES);
+    CHECK(send && received);
+    memset(send, 0, BUSY_BYTES);
+    memset(received, 0, BUSY_BYTES);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    long before_kb = held_kb();
+    CHECK_OK(weft_barrier(job.comm, NULL)); /* all have looked */
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_allreduce(job.comm, send, received, count, WEFT_FLOAT32, WEFT_SUM, NULL));
+        CHECK_OK(weft_broadcast(job.comm, send, received, count, WEFT_FLOAT32, i, NULL));
+        CHECK_OK(weft_alltoall(job.comm, send, received, count / (size_t)ranks, WEFT_FLOAT32, NULL));
+    }
+    CHECK_OK(job_greet(job.comm));
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    *grown_kb = held_kb() - before_kb;
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    CHECK_OK(job_close(&job));
+    free(send);
+    free(received);
+    return 0;
+}
+
+static void test_busy(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    TEST_SKIP("a sanitizer's own memory is not told from the program's");
+#endif
+    if (available_kb() < RANKS * BUSY_RANK_KB)
+        TEST_SKIP("%ld kB of memory are available, %d processes want %d each", available_kb(), RANKS,
+                  BUSY_RANK_KB);
+    if (pss_kb() < 0)
+        TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
+    long *grown_kb =
+        mmap(NULL, RANKS * sizeof *grown_kb, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(grown_kb != MAP_FAILED);
+    assert_int_equal(test_ranks_fork(RANKS, busy_body, grown_kb), 0);
+    long sum_kb = 0, most_kb = 0;
+    for (int r = 0; r < RANKS; r++) {
+        sum_kb += grown_kb[r];
+        most_kb = grown_kb[r] > most_kb ? grown_kb[r] : most_kb;
+    }
+    munmap(grown_kb, RANKS * sizeof *grown_kb);
+    printf("%d busy ranks: %ld kB on average, %ld kB at most\n", RANKS, sum_kb / RANKS, most_kb);
+    assert_in_range(most_kb, 1, (RANKS - 1) * PAIR_KB + BUSY_KB);
+}
+
 /* What a connected pair costs each of its ranks. */
 struct pairs {
     atomic_int looked; /* ranks that know what they held before */
@@ -194,6 +252,7 @@ static void test_pairs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle), cmocka_unit_test(test_pairs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle), cmocka_unit_test(test_busy),
+                                       cmocka_unit_test(test_pairs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
