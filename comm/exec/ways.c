@@ -10,18 +10,29 @@
 #define LARGE_BYTES    ((size_t)1 << 20)
 #define PAUSE_MIN      32 /* and where they have shown something new */
 #define PAUSE_MAX      512
+#define PAUSE_LONGEST  2048 /* where the other way is many times slower */
+#define TRIALS_PART    50 /* of the messages' time, at most, is what trials of a slower way cost */
 #define COST_MAX       2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {
-    *choice = (struct weft_choice){.pause = FIRST_PAUSE};
+    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .early = PAUSE_MIN};
 }
 
 /* By a quarter since the last trial, and that is some time ago. */
 static int has_moved(const struct weft_choice *choice)
 {
     uint32_t now = choice->cost_ns[choice->taken], then = choice->mark_ns;
-    return choice->messages >= PAUSE_MIN && then && (now > then + then / 4 || now < then - then / 4);
+    return choice->messages >= choice->early && then && (now > then + then / 4 || now < then - then / 4);
+}
+
+/* How soon there may be another trial after one that has found this. Costs that move all the time would have one each PAUSE_MIN messages. */
+static uint16_t pause_after(uint64_t tried_ns, uint64_t known_ns)
+{
+    if (!known_ns || tried_ns <= known_ns)
+        return PAUSE_MIN;
+    uint64_t messages = TRIAL * TRIALS_PART * (tried_ns - known_ns) / known_ns;
+    return (uint16_t)(messages < PAUSE_MIN ? PAUSE_MIN : messages < PAUSE_LONGEST ? messages : PAUSE_LONGEST);
 }
 
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
@@ -43,7 +54,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
         return choice->taken;
     }
     if (moved)
-        choice->pause = PAUSE_MIN;
+        choice->pause = choice->early;
     *is_timed = WEFT_TIMED_FIRST;
     choice->trial = TRIAL;
     choice->sent = 1;
@@ -75,13 +86,16 @@ static int compare(struct weft_choice *choice)
     uint8_t tried = !choice->taken;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
     int is_faster = cost && known && cost * 100 < known * 95;
+    choice->early = pause_after(cost, known);
     if (is_faster) {
         choice->taken = tried;
         choice->pause = PAUSE_MIN;
         choice->low_ns[0] = choice->cost_ns[tried];
         choice->low_ns[1] = choice->timed = 0;
-    } else if (choice->pause < PAUSE_MAX) {
-        choice->pause *= 2;
+    } else {
+        choice->pause = choice->pause < PAUSE_MAX / 2 ? choice->pause * 2 : PAUSE_MAX;
+        if (choice->pause < choice->early)
+            choice->pause = choice->early;
     }
     choice->mark_ns = choice->cost_ns[choice->taken];
     return is_faster;

@@ -9,8 +9,8 @@
  *
  * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was
  * clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large
- * ones after fewer. Trials that change nothing become rarer. They come early, but not at once, when the cost of what is taken has moved by a quarter, as
- * then processors may have.
+ * ones after fewer. Trials that change nothing become rarer. They come early when the cost of what is taken has moved by a quarter, as
+ * then processors may have; but not at once, and the later the more the last trial has cost, so that all trials cost a fiftieth of the time at most.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -27,6 +27,7 @@ struct weft_choice {
     uint32_t mark_ns;    /* the cost of the way that is taken, at the last trial */
     uint16_t messages;   /* since then */
     uint16_t pause;      /* messages between trials */
+    uint16_t early;      /* and at least, when costs have moved */
     uint8_t taken;       /* 0 or 1 */
     uint8_t trial;       /* messages of a trial whose costs are still to come */
     uint8_t sent;        /* of those, messages that have gone */

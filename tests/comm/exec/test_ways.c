@@ -157,7 +157,33 @@ static void test_never_flaps(void **state)
     assert_in_range(switched, 0, 2);
 }
 
-/* Sizes know nothing of each other; odd costs do no harm. */
+/* Costs that move all the time, as a sender helps now and then, are a reason for trials again and again. They stay cheap. */
+static void test_restless(void **state)
+{
+    (void)state;
+    static const int64_t tried_ns[] = {110000, 150000, 200000, 400000, 1000000};
+    for (size_t t = 0; t < sizeof tried_ns / sizeof *tried_ns; t++) {
+        struct weft_ways ways;
+        uint64_t random = SEED;
+        int64_t sum_ns = 0, best_ns = 0, cost_ns = 100000;
+        weft_ways_open(&ways);
+        for (int i = 0; i < 50000; i++) {
+            int is_timed;
+            if (i % 40 == 0)
+                cost_ns = next(&random) % 2 ? 100000 : 60000;
+            enum weft_way way = weft_ways_next(&ways, KIB(512), &is_timed);
+            int64_t seen_ns = way == WEFT_WAY_PIPE ? cost_ns : tried_ns[t];
+            if (is_timed)
+                weft_ways_observe(&ways, KIB(512), way, seen_ns);
+            sum_ns += seen_ns;
+            best_ns += cost_ns;
+        }
+        if ((double)sum_ns > 1.03 * (double)best_ns)
+            fail_msg("%lld ns beside 60000 to 100000: %.3f times the best", (long long)tried_ns[t],
+                     (double)sum_ns / (double)best_ns);
+    }
+}
+
 /* Calls have several messages of a size, of which one costs less, whichever way it goes. */
 static void test_calls_of_several(void **state)
 {
@@ -178,6 +204,7 @@ static void test_calls_of_several(void **state)
     }
 }
 
+/* Sizes know nothing of each other; odd costs do no harm. */
 static void test_sizes(void **state)
 {
     (void)state;
@@ -249,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_finds_the_better),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_never_flaps),
+        cmocka_unit_test(test_restless),
         cmocka_unit_test(test_calls_of_several),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_trial_is_short),

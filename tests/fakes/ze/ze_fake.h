@@ -38,12 +38,12 @@ struct ze_fake {
     uint32_t no_pci, no_memories; /* extensions that it lacks */
     uint32_t no_immediate;        /* command lists */
     uint32_t copies_wait; /* to append one of ordinary memory waits until an immediate list is empty */
-    _Atomic uint32_t copies_waited; /* how many did */
-    uint32_t is_lost;               /* bits: devices where no command ends any more */
-    uint32_t events_keep_quiet;     /* of that, as those of Intel's driver; the device says it */
-    uint32_t resident_result;       /* ze_result_t of making another device's memory resident */
-    _Atomic int residents;          /* allocations that are resident for another device, each time; */
-    _Atomic int resident_calls;     /* and how often it was asked for */
+    _Atomic uint32_t copies_waited;     /* how many did */
+    _Atomic uint32_t is_lost;           /* bits: devices where no command ends any more */
+    _Atomic uint32_t events_keep_quiet; /* of that, as those of Intel's driver; the device says it */
+    uint32_t resident_result;           /* ze_result_t of making another device's memory resident */
+    _Atomic int residents;              /* allocations that are resident for another device, each time; */
+    _Atomic int resident_calls;         /* and how often it was asked for */
     uint32_t export_result, alloc_result, list_result, pool_result, event_result, append_result;
     uint32_t
         append_late; /* ze_result_t of every append to an immediate list; it runs with the next one that does not fail */
@@ -88,7 +88,7 @@ struct ze_fake {
     _Atomic int ipc_handles;            /* that have been got and not put */
     _Atomic uint32_t inits;             /* how often it was initialised */
     _Atomic int contexts, allocations, pools, events, lists, queues; /* that there are */
-    uint32_t violations;
+    _Atomic uint32_t violations;
     char first_violation[256];
 };
 
