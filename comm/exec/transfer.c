@@ -206,6 +206,25 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
         weft_op_run(op);
 }
 
+int weft_exec_read_offered(struct weft_exec *exec, const struct weft_exec_peer *peer,
+                           const struct weft_token *token, void *destination, size_t bytes)
+{
+    const void *mapped;
+    int status = peer->ops->map(peer->link, token, bytes, &mapped);
+    int is_mapped = status == WEFT_OK;
+    if (is_mapped) {
+        weft_copy(destination, mapped, bytes);
+        status = peer->ops->exposed(peer->link, token);
+    } else if (status == WEFT_UNSUPPORTED) {
+        status = peer->ops->pull(peer->link, token, 0, destination, bytes);
+    }
+    if (status != WEFT_OK)
+        return status;
+    exec->stats.bytes_direct += bytes;
+    *(is_mapped ? &exec->stats.bytes_mapped : &exec->stats.bytes_pulled) += bytes;
+    return WEFT_OK;
+}
+
 int weft_transfers_progress(struct weft_exec *exec)
 {
     struct weft_transfer_table *table = &exec->transfers;
