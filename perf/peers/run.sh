@@ -96,6 +96,6 @@ compile peer-bound ${CC:-gcc} -std=c11 $flags "$here/peer_bound.c"
 compile peer-readv ${CC:-gcc} -std=c11 $flags "$here/peer_readv.c"
 compile peer-sockets ${CC:-gcc} -std=c11 $flags "$here/peer_sockets.c"
 compile peer-weft ${CC:-gcc} -std=c11 $flags -I"$root/include" "$here/peer_weft.c" "$BUILD/libweft.a" \
-    $("${MAKE:-make}" -s -C "$root" print-libs)
+    $("${MAKE:-make}" -s --no-print-directory -C "$root" print-libs)
 
 PYTHONDONTWRITEBYTECODE=1 BUILD=$BUILD exec python3 "$here/coordinate.py" "$@"
