@@ -199,7 +199,7 @@ static void test_described(void **state)
 
 /* --- what is measured has its owner asked for help */
 
-#define MESSAGES 1200
+#define MESSAGES 5000 /* a way that is so much slower is tried each 2,048 */
 
 /* arg: whether it is by broadcasts. Reading takes long and the owner never helps: there are trials, and other reads are offered seldom. */
 static int timed_body(int rank, int ranks, void *arg)
@@ -220,11 +220,11 @@ static int timed_body(int rank, int ranks, void *arg)
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     uint64_t reads = stats.bytes_pulled / BYTES, offers = stats.bytes_offered / (BYTES / 2);
     if (rank == 1 && !seen->refused) {
-        if (reads < 15 || offers * 3 < reads)
+        if (reads < 9 || offers * 3 < reads)
             fprintf(stderr, "%llu of %llu reads were offered\n", (unsigned long long)offers,
                     (unsigned long long)reads);
         /* The first of each trial's three, the first four of all, and one of 17. */
-        CHECK(reads >= 15 && offers * 3 >= reads && offers <= reads / 3 + 4 + reads / 17 + 1 &&
+        CHECK(reads >= 9 && offers * 3 >= reads && offers <= reads / 3 + 4 + reads / 17 + 1 &&
               stats.bytes_helped == 0);
     }
     CHECK_OK(job_close(&job));
