@@ -11,7 +11,7 @@
 #define PAUSE_MIN      32 /* and where they have shown something new */
 #define PAUSE_MAX      512
 #define PAUSE_LONGEST  2048 /* where the other way is many times slower */
-#define TRIALS_PART    50 /* of the messages' time, at most, is what trials of a slower way cost */
+#define TRIALS_PART    50   /* of the messages' time, at most, is what trials of a slower way cost */
 #define COST_MAX       2000000000
 
 void weft_choice_open(struct weft_choice *choice)

@@ -113,8 +113,8 @@ int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t
 static int read_at_once(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
                         struct weft_request *request)
 {
-    if (!request->is_offered || request->found_bytes > AT_ONCE_BYTES || request->where.kind ||
-        request->id || !weft_exec_may_take(link, request->found_bytes))
+    if (!request->is_offered || request->found_bytes > AT_ONCE_BYTES || request->where.kind || request->id ||
+        !weft_exec_may_take(link, request->found_bytes))
         return 0;
     if (request->is_asked)
         request->read_ns = weft_clock_ns();
