@@ -247,8 +247,7 @@ void *weft_exec_transfer_arg(const struct weft_exec *exec, uint32_t id);
 void weft_exec_transfer_release(struct weft_exec *exec, uint32_t id);
 /* Starts the transfer of an id. Where there is no memory for it the executor stops, and ended has been called. */
 void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct weft_exec_transfer *transfer);
-/* Reads a short message that its sender offers into ordinary memory, at once and without a transfer. Where it fails nothing has been said or ended:
- * a transfer does that. */
+/* Reads a short message that its sender offers into ordinary memory, at once and without a transfer. Nothing is said to the sender. */
 int weft_exec_read_offered(struct weft_exec *exec, const struct weft_exec_peer *peer,
                            const struct weft_token *token, void *destination, size_t bytes);
 

@@ -109,23 +109,25 @@ int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t
     return WEFT_OK;
 }
 
-/* A short message that is offered. 1: it has been read, and the turn is over. */
+static int is_read_at_once(const struct weft_exec_peer *link, const struct weft_request *request)
+{
+    return request->is_offered && request->found_bytes <= AT_ONCE_BYTES && !request->where.kind &&
+           !request->id && weft_exec_may_take(link, request->found_bytes);
+}
+
+/* Where reading fails the request goes on until the communicator ends it, and is not read again: a helper may still write. */
 static int read_at_once(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
                         struct weft_request *request)
 {
-    if (!request->is_offered || request->found_bytes > AT_ONCE_BYTES || request->where.kind || request->id ||
-        !weft_exec_may_take(link, request->found_bytes))
-        return 0;
+    weft_p2p_dequeue(&peer->turns);
+    request->state = WEFT_REQUEST_MOVING;
     if (request->is_asked)
         request->read_ns = weft_clock_ns();
-    if (weft_exec_read_offered(p2p->options.exec, link, &request->offer, request->memory,
-                               request->found_bytes) != WEFT_OK) {
-        weft_error_clear(); /* a transfer says it */
-        return 0;
-    }
-    weft_p2p_dequeue(&peer->turns);
-    take_offer(p2p, peer, request);
-    return 1;
+    int status = weft_exec_read_offered(p2p->options.exec, link, &request->offer, request->memory,
+                                        request->found_bytes);
+    if (status == WEFT_OK)
+        take_offer(p2p, peer, request);
+    return status;
 }
 
 int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
@@ -136,8 +138,8 @@ int weft_p2p_begin_turn(struct weft_p2p *p2p, struct weft_p2p_peer *peer)
         return WEFT_P2P_LATER;
     struct weft_exec_peer *link;
     int status = weft_exec_connect(p2p->options.exec, peer->rank, &link);
-    if (status == WEFT_OK && moves && read_at_once(p2p, peer, link, request))
-        return WEFT_OK;
+    if (status == WEFT_OK && moves && is_read_at_once(link, request))
+        return read_at_once(p2p, peer, link, request);
     if (status == WEFT_OK && moves && !request->id)
         status = weft_exec_transfer_reserve(p2p->options.exec, request, &request->id);
     if (status != WEFT_OK)

@@ -22,17 +22,17 @@
 #include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
 
-#define BYTES   (128u << 10) /* one piece */
-#define PIECE   (16u << 10)  /* what is read by less is no payload */
-#define LOOKS   1000         /* after so many the reader gives up */
-#define STEP_NS 3000000      /* what a sleep of the reader's counts */
-#define COMES   10           /* or after so many the helper goes on */
+#define PIECE   (16u << 10) /* what is read by less is no payload */
+#define LOOKS   1000        /* after so many the reader gives up */
+#define STEP_NS 3000000     /* what a sleep of the reader's counts */
+#define COMES   10          /* or after so many the helper goes on */
 
 enum proc { FOREIGN, MISSING };
 
 struct scene {
     enum proc proc;
     int comes_back;
+    size_t bytes; /* one piece: read at once, or by a transfer (comm/p2p/turn.c) */
 };
 
 static struct shared {
@@ -61,7 +61,7 @@ static void wait_for(const _Atomic int *value, int least)
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
                                 const struct iovec *remote, unsigned long remotes, unsigned long flags)
 {
-    if (local->iov_len >= PIECE && local->iov_len < BYTES)
+    if (local->iov_len >= PIECE && scene && local->iov_len < scene->bytes)
         wait_for(&shared->begun, 1);
     return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
 }
@@ -114,35 +114,35 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     return status;
 }
 
-static int is_all(const uint8_t *memory, uint8_t value)
+static int is_all(const uint8_t *memory, size_t bytes, uint8_t value)
 {
-    for (size_t i = 0; i < BYTES; i++)
+    for (size_t i = 0; i < bytes; i++)
         CHECK_BITS(memory[i] == value);
     return 0;
 }
 
 /* Fails, naming the process; and what the helper does later does not reach the memory. */
-static int give_up(const struct job *job, uint8_t *memory)
+static int give_up(const struct job *job, uint8_t *memory, size_t bytes)
 {
     char name[32];
-    CHECK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL) == WEFT_TRANSPORT);
+    CHECK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL) == WEFT_TRANSPORT);
     scene = NULL;
     snprintf(name, sizeof name, "process %d ", shared->helper);
     CHECK(strstr(weft_error_detail(), name) && strstr(weft_error_detail(), "does not end it"));
     CHECK(shared->looks == LOOKS + 1 && !shared->ended);
-    memset(memory, 0x55, BYTES);
+    memset(memory, 0x55, bytes);
     kill(shared->helper, SIGCONT);
     wait_for(&shared->ended, 1);
-    CHECK(shared->ended && is_all(memory, 0x55) == 0);
+    CHECK(shared->ended && is_all(memory, bytes, 0x55) == 0);
     return 0;
 }
 
-static int receive(const struct job *job, uint8_t *memory)
+static int receive(const struct job *job, uint8_t *memory, size_t bytes)
 {
-    CHECK_OK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+    CHECK_OK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
     scene = NULL;
     CHECK(shared->looks >= COMES && shared->looks < LOOKS && shared->ended);
-    CHECK(is_all(memory, 7) == 0);
+    CHECK(is_all(memory, bytes, 7) == 0);
     return 0;
 }
 
@@ -150,15 +150,15 @@ static int body(int rank, int ranks, void *arg)
 {
     const struct scene *wanted = arg;
     struct job job;
-    uint8_t *memory = malloc(BYTES);
+    uint8_t *memory = malloc(wanted->bytes);
     (void)ranks;
     CHECK(memory);
-    memset(memory, rank ? 0 : 7, BYTES);
+    memset(memory, rank ? 0 : 7, wanted->bytes);
     CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
     CHECK_OK(weft_barrier(job.comm, NULL));
     scene = rank == 1 ? wanted : NULL;
-    int status = rank == 0 ? weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL) : WEFT_OK;
-    int failed = rank == 1 && (wanted->comes_back ? receive : give_up)(&job, memory) != 0;
+    int status = rank == 0 ? weft_send(job.comm, memory, wanted->bytes, WEFT_UINT8, 1, 0, NULL) : WEFT_OK;
+    int failed = rank == 1 && (wanted->comes_back ? receive : give_up)(&job, memory, wanted->bytes) != 0;
     if (failed && shared->helper)
         kill(shared->helper, SIGCONT); /* or the job would not end */
     CHECK(!failed);
@@ -171,10 +171,12 @@ static int body(int rank, int ranks, void *arg)
 
 static void run(enum proc proc, int comes_back)
 {
-    const struct scene wanted = {.proc = proc, .comes_back = comes_back};
-    memset((void *)shared, 0, sizeof *shared);
-    shared->stops = 1;
-    assert_int_equal(test_ranks_fork(2, body, (void *)(uintptr_t)&wanted), 0);
+    for (size_t bytes = 64u << 10; bytes <= 128u << 10; bytes *= 2) {
+        const struct scene wanted = {.proc = proc, .comes_back = comes_back, .bytes = bytes};
+        memset((void *)shared, 0, sizeof *shared);
+        shared->stops = 1;
+        assert_int_equal(test_ranks_fork(2, body, (void *)(uintptr_t)&wanted), 0);
+    }
 }
 
 static void test_given_up(void **state)
