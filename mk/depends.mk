@@ -92,7 +92,7 @@ $(BUILD)/config: FORCE
 $(BUILD)/parts: $(BUILD)/config FORCE
 	$(call kept,$(HAVE) $(LDFLAGS),echo "weft $(VERSION): $(part_list)";)
 # The tools' --version names them.
-EXTRA_version := -DWEFT_BUILT_WITH='"$(or $(HAVE),no optional part)"'
+EXTRA_version := -DWEFT_BUILT_WITH='"$(or $(strip $(HAVE)),no optional part)"'
 $(BUILD)/base/tool/version.o: $(BUILD)/parts
 part_list = $(call part_state,verbs)$(comma) $(call part_state,ofi)$(comma) $(call part_state,pmix)$(comma) \
 	$(call part_state,cuda)$(comma) $(call part_state,ze)$(comma) $(call part_state,spirv)$(comma) $(call part_state,hwloc)

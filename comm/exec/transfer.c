@@ -4,7 +4,7 @@
  * They share everything behind weft_send_advance() and weft_recv_advance() with the steps of plans. Nothing here
  * waits for anything else: a transfer starts when both ends want it, so that each one runs as fast as its peer. Those
  * that want to run stand in a queue, of which every round of progress serves the first few and puts them behind the
- * others again: many transfers keep neither each other nor a collective from moving.
+ * others again: many transfers keep neither each other nor a collective from moving. A short message that is offered needs none: it is read at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -210,6 +210,8 @@ int weft_exec_read_offered(struct weft_exec *exec, const struct weft_exec_peer *
                            const struct weft_token *token, void *destination, size_t bytes)
 {
     const void *mapped;
+    if (exec->is_stopped)
+        return WEFT_CANCELLED; /* as transfers do not move then */
     int status = peer->ops->map(peer->link, token, bytes, &mapped);
     int is_mapped = status == WEFT_OK;
     if (is_mapped) {

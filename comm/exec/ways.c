@@ -11,19 +11,21 @@
 #define PAUSE_MIN      32 /* and where they have shown something new */
 #define PAUSE_MAX      512
 #define PAUSE_LONGEST  2048 /* where the other way is many times slower */
-#define TRIALS_PART    50   /* of the messages' time, at most, is what trials of a slower way cost */
-#define COST_MAX       2000000000
+#define TRIALS_PART                                                                                          \
+    50 /* of the messages' time is what trials of a slower way may cost, up to PAUSE_LONGEST */
+#define COST_MAX 2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {
-    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .early = PAUSE_MIN};
+    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .least_pause = PAUSE_MIN};
 }
 
 /* By a quarter since the last trial, and that is some time ago. */
 static int has_moved(const struct weft_choice *choice)
 {
     uint32_t now = choice->cost_ns[choice->taken], then = choice->mark_ns;
-    return choice->messages >= choice->early && then && (now > then + then / 4 || now < then - then / 4);
+    return choice->messages >= choice->least_pause && then &&
+           (now > then + then / 4 || now < then - then / 4);
 }
 
 /* How soon there may be another trial after one that has found this. Costs that move all the time would have one each PAUSE_MIN messages. */
@@ -54,7 +56,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
         return choice->taken;
     }
     if (moved)
-        choice->pause = choice->early;
+        choice->pause = choice->least_pause;
     *is_timed = WEFT_TIMED_FIRST;
     choice->trial = TRIAL;
     choice->sent = 1;
@@ -86,7 +88,7 @@ static int compare(struct weft_choice *choice)
     uint8_t tried = !choice->taken;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
     int is_faster = cost && known && cost * 100 < known * 95;
-    choice->early = pause_after(cost, known);
+    choice->least_pause = pause_after(cost, known);
     if (is_faster) {
         choice->taken = tried;
         choice->pause = PAUSE_MIN;
@@ -94,8 +96,8 @@ static int compare(struct weft_choice *choice)
         choice->low_ns[1] = choice->timed = 0;
     } else {
         choice->pause = choice->pause < PAUSE_MAX / 2 ? choice->pause * 2 : PAUSE_MAX;
-        if (choice->pause < choice->early)
-            choice->pause = choice->early;
+        if (choice->pause < choice->least_pause)
+            choice->pause = choice->least_pause;
     }
     choice->mark_ns = choice->cost_ns[choice->taken];
     return is_faster;

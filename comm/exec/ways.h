@@ -10,7 +10,7 @@
  * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was
  * clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large
  * ones after fewer. Trials that change nothing become rarer. They come early when the cost of what is taken has moved by a quarter, as
- * then processors may have; but not at once, and the later the more the last trial has cost, so that all trials cost a fiftieth of the time at most.
+ * then processors may have; but not at once, and the later the more the last trial has cost: trials are to cost about a fiftieth of the time.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -22,16 +22,16 @@
 
 /* Between two ways, 0 and 1. 0 is taken at first. */
 struct weft_choice {
-    uint32_t cost_ns[2]; /* 0: not known */
-    uint32_t low_ns[2];  /* the least of the window before, and of this one; 0: none */
-    uint32_t mark_ns;    /* the cost of the way that is taken, at the last trial */
-    uint16_t messages;   /* since then */
-    uint16_t pause;      /* messages between trials */
-    uint16_t early;      /* and at least, when costs have moved */
-    uint8_t taken;       /* 0 or 1 */
-    uint8_t trial;       /* messages of a trial whose costs are still to come */
-    uint8_t sent;        /* of those, messages that have gone */
-    uint8_t timed;       /* in this window */
+    uint32_t cost_ns[2];  /* 0: not known */
+    uint32_t low_ns[2];   /* the least of the window before, and of this one; 0: none */
+    uint32_t mark_ns;     /* the cost of the way that is taken, at the last trial */
+    uint16_t messages;    /* since then */
+    uint16_t pause;       /* messages between trials */
+    uint16_t least_pause; /* and at least, when costs have moved */
+    uint8_t taken;        /* 0 or 1 */
+    uint8_t trial;        /* messages of a trial whose costs are still to come */
+    uint8_t sent;         /* of those, messages that have gone */
+    uint8_t timed;        /* in this window */
 };
 
 /* Whether a message's cost is wanted. The first of a trial also finds out how its way goes best (expose_timed()). */

@@ -58,10 +58,16 @@ static int local_rank(void)
     return 0;
 }
 
+/* Which of a kind's devices is meant. It need not be there. */
+static int ordinal_of(const struct perf_place *place, int count)
+{
+    return place->ordinal != PERF_ORDINAL_OF_RANK ? place->ordinal : count > 0 ? local_rank() % count : 0;
+}
+
 /* Finds the kind and which of its devices is meant. */
 static int find(struct perf_device *device, weft_context *context, const struct perf_place *place)
 {
-    struct perf_device found = {.ordinal = place->ordinal};
+    struct perf_device found = {0};
     found.kind = weft_devices_find(context->devices.kinds, place->kind);
     if (!found.kind)
         return complain_absent(context->devices.kinds, place->kind);
@@ -70,8 +76,7 @@ static int find(struct perf_device *device, weft_context *context, const struct 
         const char *detail = weft_error_detail();
         return complain_unusable(place->kind, *detail ? detail : weft_strerror(count));
     }
-    if (found.ordinal == PERF_ORDINAL_OF_RANK)
-        found.ordinal = count > 0 ? local_rank() % count : 0;
+    found.ordinal = ordinal_of(place, count);
     if (found.ordinal >= count) {
         fprintf(stderr, "weft-perf: --memory '%s:%d': the kind has %d devices here, counted from 0\n",
                 place->kind, found.ordinal, count);
@@ -94,7 +99,7 @@ void perf_device_name(weft_context *context, const struct perf_place *place, cha
     int count = kind ? kind->ops.count(kind->device) : 0;
     if (count < 1)
         return;
-    int ordinal = place->ordinal == PERF_ORDINAL_OF_RANK ? local_rank() % count : place->ordinal;
+    int ordinal = ordinal_of(place, count);
     struct weft_device_info info = {.size = sizeof info};
     if (ordinal >= count || kind->ops.describe(kind->device, ordinal, &info) != 0)
         return;

@@ -107,7 +107,7 @@ if [[ -f $ze ]]; then
     # A run says where its ranks' memory is.
     right ze:1,malloc allreduce 1 --ranks 2 -b 4K -e 4K --json "$work/memory.json"
     grep -q '^#  Rank  0 .* device ze:1 \[[0-9a-f:.]*\] Fake GPU 1$' "$work/out" && ! grep -q '^#  Rank  1 .* device' "$work/out" &&
-        grep -q '"device": "ze:1 .*Fake GPU 1"' "$work/memory.json" && ok "the device is told" || bad "the device is not told"
+        grep -q '"device": "ze:1 .*Fake GPU 1"' "$work/memory.json" && ok "the device is named" || bad "the device is not named"
     unset ZE_ENABLE_ALT_DRIVERS WEFT_TEST_ZE
 else
     skip "Level Zero is not built"

@@ -114,17 +114,23 @@ static long available_kb(void)
     return kb;
 }
 
-static void test_idle(void **state)
+/* Skips the test where so many processes have no room, or what they hold cannot be seen. */
+static void need(int ranks, long rank_kb)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     TEST_SKIP("a sanitizer's own memory is not told from the program's");
 #endif
-    if (available_kb() < RANKS * RANK_KB)
-        TEST_SKIP("%ld kB of memory are available, %d processes want %d each", available_kb(), RANKS,
-                  RANK_KB);
+    if (available_kb() < ranks * rank_kb)
+        TEST_SKIP("%ld kB of memory are available, %d processes want %ld each", available_kb(), ranks,
+                  rank_kb);
     if (pss_kb() < 0)
         TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
+}
+
+static void test_idle(void **state)
+{
+    (void)state;
+    need(RANKS, RANK_KB);
     struct growth *growths =
         mmap(NULL, RANKS * sizeof *growths, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(growths != MAP_FAILED);
@@ -178,14 +184,7 @@ static int busy_body(int rank, int ranks, void *arg)
 static void test_busy(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    TEST_SKIP("a sanitizer's own memory is not told from the program's");
-#endif
-    if (available_kb() < RANKS * BUSY_RANK_KB)
-        TEST_SKIP("%ld kB of memory are available, %d processes want %d each", available_kb(), RANKS,
-                  BUSY_RANK_KB);
-    if (pss_kb() < 0)
-        TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
+    need(RANKS, BUSY_RANK_KB);
     long *grown_kb =
         mmap(NULL, RANKS * sizeof *grown_kb, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(grown_kb != MAP_FAILED);
@@ -232,11 +231,7 @@ static int pair_body(int rank, int ranks, void *arg)
 static void test_pairs(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    TEST_SKIP("a sanitizer's own memory is not told from the program's");
-#endif
-    if (pss_kb() < 0)
-        TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
+    need(PAIR_RANKS, RANK_KB);
     struct pairs *pairs =
         mmap(NULL, sizeof *pairs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(pairs != MAP_FAILED);
