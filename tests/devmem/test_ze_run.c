@@ -55,7 +55,6 @@ static int is_refused(const char *why, size_t field, uint32_t value)
     ZE_CHECK(fake);
     *ze_logged = '\0';
     memcpy((char *)fake + field, &value, sizeof value);
-    fake->probe_looks = fake->stale_words ? 1 << 10 : 0; /* no stop ends it before those are over */
     ZE_CHECK(!has(0) && !has(0));
     ZE_CHECK(ops.queue_open(device, 0, &queue) == WEFT_OK && ops.queue_open(device, 0, &other) == WEFT_OK);
     ZE_CHECK(ops.allocate(device, -1, WEFT_MEMORY_PINNED, 64, (void **)&words) == WEFT_OK);

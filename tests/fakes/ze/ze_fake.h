@@ -79,7 +79,6 @@ struct ze_fake {
     _Atomic uint32_t compiler_waits;    /* no module is made as long as this is set; */
     _Atomic int compiling;              /* so many threads are at one */
     uint32_t stale_words;               /* a kernel does not see what the host writes while it runs */
-    uint32_t probe_looks;               /* of the kernel that probes; 0: as many as last on any machine */
     uint32_t group_size;                /* work items of a group, at most; 0: 1024 */
     _Atomic int builds;                 /* how often a module was compiled */
     _Atomic int launches;               /* of kernels, that have run */
