@@ -179,10 +179,12 @@ static int start_now(struct weft_comm *comm, const struct weft_operands *operand
 static int start(struct weft_comm *comm, const struct weft_operands *operands, const struct weft_how *how)
 {
     struct weft_work *work;
-    int status = weft_how_work(comm, how, &work);
-    if (status != WEFT_OK)
-        return status;
     weft_context_lock(comm->context);
+    int status = weft_how_work(comm, how, &work);
+    if (status != WEFT_OK) {
+        weft_context_unlock(comm->context);
+        return status;
+    }
     weft_work_attend(work, 1); /* its beginning may be a good part of it */
     status = start_now(comm, operands, how->stream, work);
     weft_work_attend(work, 0);

@@ -29,7 +29,7 @@ int weft_how_follow(const struct weft_comm *comm, const struct weft_where *where
 /* Lets go of the stream. Takes the lock, if there is one. */
 void weft_how_end(struct weft_how *how);
 
-/* A handle for a call that starts so. */
+/* A handle for a call that starts so. [lock] */
 int weft_how_work(struct weft_comm *comm, const struct weft_how *how, struct weft_work **work);
 /* A call has started: its caller has the handle, or its group, or nobody, in a stream. Returns what the call does. */
 int weft_how_leave(const struct weft_how *how, struct weft_work *work);

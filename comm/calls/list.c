@@ -343,7 +343,9 @@ static int start(struct weft_comm *comm, struct list *list, const struct weft_ho
                  struct weft_work **started)
 {
     struct weft_work *work;
+    weft_context_lock(comm->context);
     int status = weft_how_work(comm, how, &work);
+    weft_context_unlock(comm->context);
     if (status != WEFT_OK)
         return status;
     list->call.label = work->label[0] ? work->label : NULL;

@@ -120,7 +120,7 @@ static inline void request_make(struct weft_request *request, const struct end *
     request->stream_wait = NULL;
     request->label = how->label;
     request->timeout_ms = how->timeout_ms;
-    request->is_second = 0;
+    request->is_second = request->is_unannounced = 0;
 }
 
 /* Stream-ordered. [lock] */
@@ -129,7 +129,7 @@ static int request_follow(struct weft_request *request, struct weft_stream *stre
     request->mate = NULL;
     request->payload = NULL;
     request->keeping = WEFT_OK;
-    request->is_reached = request->is_listed = request->is_unannounced = 0;
+    request->is_reached = request->is_listed = 0;
     return weft_stream_wait_take(stream, &request->stream_wait);
 }
 
@@ -171,7 +171,7 @@ static int begin_one(struct weft_comm *comm, struct weft_request *request, struc
     return WEFT_OK;
 }
 
-/* Makes the work of one message, or of a send beside a receive. */
+/* Makes the work of one message, or of a send beside a receive. [lock] */
 static int make_work(struct weft_comm *comm, const struct end *ends, int count,
                      const struct weft_where *where, const struct weft_how *how, struct weft_work **made)
 {
@@ -229,8 +229,9 @@ static int begin_work(struct weft_work *work, struct weft_stream *stream, int *i
         return status;
     }
     comm->works++;
-    work->status = weft_work_message_status(work);
-    if (work->status != WEFT_AGAIN) {
+    status = weft_work_message_status(work);
+    atomic_store_explicit(&work->status, status, memory_order_release);
+    if (status != WEFT_AGAIN) {
         weft_progress_flush(comm->context);
         return WEFT_OK;
     }
@@ -241,16 +242,21 @@ static int begin_work(struct weft_work *work, struct weft_stream *stream, int *i
 }
 
 /* A send and a receive in a stream begin together, as calls of a group do. */
-static int start_work(struct weft_work *work, const struct weft_how *how)
+static int start_work(struct weft_comm *comm, const struct end *ends, int count,
+                      const struct weft_where *where, weft_message *info, const struct weft_how *how)
 {
-    struct weft_comm *comm = work->comm;
-    int is_ours = 1, together = work->sent != NULL;
+    struct weft_work *work = NULL;
+    int is_ours = 1, together = count > 1;
     weft_context_lock(comm->context);
-    weft_group_depth += together;
-    int status = begin_work(work, how->stream, &is_ours);
-    weft_group_depth -= together;
+    int status = make_work(comm, ends, count, where, how, &work);
+    if (status == WEFT_OK) {
+        work->info = info;
+        weft_group_depth += together;
+        status = begin_work(work, how->stream, &is_ours);
+        weft_group_depth -= together;
+    }
     weft_context_unlock(comm->context);
-    if (status != WEFT_OK && is_ours)
+    if (status != WEFT_OK && work && is_ours)
         weft_work_discard(work);
     if (status == WEFT_OK)
         status = weft_how_leave(how, work);
@@ -263,7 +269,6 @@ static int start(struct weft_comm *comm, const struct end *ends, int count, weft
                  struct weft_how *how)
 {
     struct weft_where where[2];
-    struct weft_work *work = NULL;
     int status = WEFT_OK;
     if (is_broken(comm))
         return report_broken(comm);
@@ -276,11 +281,7 @@ static int start(struct weft_comm *comm, const struct end *ends, int count, weft
             weft_fail(WEFT_INVALID, "info is not NULL in a stream-ordered call, which returns "
                                     "before a message has come: expected NULL, or a work in the options");
     if (status == WEFT_OK)
-        status = make_work(comm, ends, count, where, how, &work);
-    if (status == WEFT_OK) {
-        work->info = info;
-        status = start_work(work, how);
-    }
+        status = start_work(comm, ends, count, where, info, how);
     weft_how_end(how);
     return status;
 }

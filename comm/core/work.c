@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -92,16 +93,29 @@ void weft_part_end(struct weft_part *part)
     *part = (struct weft_part){0};
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define SPARES_MAX 0 /* so that it sees who uses one that is free */
+#else
+#define SPARES_MAX 128
+#endif
+
 int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **made)
 {
-    struct weft_work *work = calloc(1, sizeof *work);
+    struct weft_context_core *core = &comm->context->core;
+    struct weft_work *work = core->spare ? core->spare : malloc(sizeof *work);
     if (!work)
         return weft_fail(WEFT_NOMEM, "no memory for a work handle");
+    if (work == core->spare) {
+        core->spare = work->next;
+        core->spares--;
+    }
+    memset(work, 0, offsetof(struct weft_work, label));
+    work->label[0] = '\0';
     work->comm = comm;
     work->context = comm->context;
     work->timeout_ms = timeout_ms;
-    work->deadline_ns = weft_comm_deadline_of(comm, timeout_ms);
-    work->status = WEFT_AGAIN;
+    work->deadline_ns = weft_deadline_about_ns(weft_comm_timeout_of(comm, timeout_ms));
+    atomic_init(&work->status, WEFT_AGAIN);
     if (label)
         snprintf(work->label, sizeof work->label, "%s", label);
     work->parts = &work->only;
@@ -109,14 +123,43 @@ int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label,
     return WEFT_OK;
 }
 
-void weft_work_discard(struct weft_work *work)
+/* All that hangs on it. */
+static void clear(struct weft_work *work)
 {
     if (work->parts != &work->only)
         free(work->parts);
     free(work->arg);
     free(work->sent);
     free(work->notice);
+}
+
+void weft_work_discard(struct weft_work *work)
+{
+    clear(work);
     free(work);
+}
+
+void weft_work_recycle(struct weft_work *work)
+{
+    struct weft_context_core *core = &work->context->core;
+    clear(work);
+    if (core->spares >= SPARES_MAX) {
+        free(work);
+        return;
+    }
+    work->next = core->spare;
+    core->spare = work;
+    core->spares++;
+}
+
+void weft_works_free_spares(struct weft_context *context)
+{
+    for (struct weft_work *work = context->core.spare, *next; work; work = next) {
+        next = work->next;
+        free(work);
+    }
+    context->core.spare = NULL;
+    context->core.spares = 0;
 }
 
 struct weft_exec_op *weft_work_running(const struct weft_work *work)
@@ -135,7 +178,7 @@ void weft_work_end(struct weft_work *work, int status)
      * who waits reads without the lock. */
     if (work->notice)
         weft_work_finish(work, status);
-    work->status = status;
+    atomic_store_explicit(&work->status, status, memory_order_release);
     if (!work->is_quiet)
         weft_progress_ended(work->context);
     weft_work_notify(work);
@@ -201,7 +244,7 @@ void weft_work_message_ended(struct weft_request *request)
     weft_work_end(work, status);
     if (work->dropped) {
         work->comm->dropped--;
-        weft_work_discard(work);
+        weft_work_recycle(work);
     }
 }
 
@@ -439,14 +482,16 @@ int weft_work_free(weft_work *work)
         return work->background->end(work);
     weft_context_lock(comm->context);
     weft_work_settle(work);
-    int running = work->status == WEFT_AGAIN;
-    if (running)
-        drop(work);
+    int status = work->status, is_gone = status == WEFT_AGAIN || (status == WEFT_OK && !work->finish);
     comm->works--;
+    if (status == WEFT_AGAIN)
+        drop(work);
+    else if (is_gone)
+        weft_work_recycle(work);
     weft_context_unlock(comm->context);
-    if (running)
+    if (is_gone)
         return WEFT_OK;
-    int status = result(work);
+    status = result(work);
     weft_work_discard(work);
     return status;
 }

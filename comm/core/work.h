@@ -42,8 +42,7 @@ struct weft_work {
      * free(). May be NULL. */
     void (*finish)(struct weft_work *work);
     void *arg;
-    struct weft_request request; /* [lock] a message, when is_message */
-    struct weft_sent *sent;      /* the other one; NULL: none */
+    struct weft_sent *sent; /* the send beside a receive; NULL: none */
     int is_message;
     int dropped;            /* [lock] the handle is gone */
     _Atomic int status;     /* WEFT_AGAIN while running */
@@ -60,9 +59,10 @@ struct weft_work {
     int is_watched;             /* [lock] in the context's list */
     struct weft_work *watched_next, *watched_previous;
     char label[WEFT_LABEL_BYTES]; /* "" none */
+    struct weft_request request;  /* [lock] a message, when is_message; else nothing is set in it */
 };
 
-/* A handle for a call that begins now. label may be NULL. */
+/* A handle for a call that begins now. label may be NULL. [lock] */
 int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **work);
 /* It has ended, with status: says so to whom it concerns. [lock] */
 void weft_work_end(struct weft_work *work, int status);
@@ -85,6 +85,10 @@ void weft_work_settle(struct weft_work *work);
 void weft_work_finish(struct weft_work *work, int status);
 /* Frees the handle's memory only. */
 void weft_work_discard(struct weft_work *work);
+/* The same, but a few are kept for the calls to come. [lock] */
+void weft_work_recycle(struct weft_work *work);
+/* Frees those, when no call comes any more. */
+void weft_works_free_spares(struct weft_context *context);
 
 /* Waits for an executor operation, driving progress; on the deadline the communicator is revoked when revoke is set,
  * otherwise WEFT_TIMEOUT is returned and the operation goes on. deadline_ns 0: the communicator's, from the first look at

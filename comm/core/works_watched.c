@@ -27,7 +27,8 @@ int weft_context_get_fd(weft_context *context, int *fd)
 void weft_work_own(struct weft_work *work, int has_handle, int is_ordered)
 {
     work->is_owned = has_handle || !is_ordered;
-    work->signals = has_handle && atomic_load(&work->context->signal_fd) >= 0;
+    if (has_handle && atomic_load(&work->context->signal_fd) >= 0)
+        work->signals = 1;
 }
 
 static void signal_end(struct weft_work *work)

@@ -224,6 +224,8 @@ struct weft_context_core {
     struct weft_comm *queues;  /* those with calls that progress carries on: comm/core/queue.h */
     int queued, quiet;         /* such calls; and those of them that a peer's coming wakes a sleeper for */
     struct weft_work *watched; /* whose end somebody wants to know: comm/core/works_watched.c */
+    struct weft_work *spare;   /* handles that are free: comm/core/work.c */
+    int spares;
 };
 
 struct weft_context_form {

@@ -302,11 +302,17 @@ void weft_progress_drain(struct weft_context *context, int64_t until_ns)
         weft_progress_once(context);
 }
 
+/* Takes a flag that is seldom set: a look is cheaper than an exchange. */
+static int take(atomic_int *flag)
+{
+    return atomic_load(flag) && atomic_exchange(flag, 0);
+}
+
 static void count_work(struct weft_context *context, int change)
 {
     atomic_fetch_add(&context->progress.background, change);
-    if (change > 0 && (atomic_exchange(&context->tick.sleeps, 0) ||
-                       atomic_exchange(&context->tick.aside, 0) || atomic_load(&context->progress.dozes)))
+    if (change > 0 &&
+        (take(&context->tick.sleeps) || take(&context->tick.aside) || atomic_load(&context->progress.dozes)))
         weft_service_wake(context->service);
 }
 
@@ -513,6 +519,6 @@ void weft_progress_listen(void *context, int change)
 void weft_progress_background(struct weft_context *context, int change)
 {
     if (change > 0)
-        atomic_store(&context->tick.is_new, 1); /* before it is woken */
+        atomic_store_explicit(&context->tick.is_new, 1, memory_order_release); /* before it is woken */
     count_work(context, change);
 }

@@ -9,11 +9,10 @@
 
 void weft_label_set(char text[WEFT_LABEL_BYTES], const char *label)
 {
-    snprintf(text, WEFT_LABEL_BYTES, "%s", label ? label : "");
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-    }
+    size_t i = 0;
+    for (; label && label[i] && i < WEFT_LABEL_BYTES - 1; i++)
+        text[i] = (unsigned char)label[i] < ' ' || label[i] == 0x7f ? '?' : label[i];
+    text[i] = '\0';
 }
 
 const char *weft_call_name(const struct weft_call *call)

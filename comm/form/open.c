@@ -8,6 +8,7 @@
 #include "base/fork.h"
 #include "base/struct.h"
 #include "comm/core/driven.h"
+#include "comm/core/work.h"
 #include "comm/exec/stream.h"
 #include "comm/form/arrange.h"
 #include "comm/form/ports.h"
@@ -106,6 +107,7 @@ int weft_context_close(weft_context *context)
     weft_pmix_drop_hold(&context->form.holds_pmix);
     for (int slot = 0; slot < WEFT_USER_OPS; slot++)
         free(context->calls.user_ops[slot]);
+    weft_works_free_spares(context);
     weft_devices_destroy(context->devices.kinds);
     weft_ports_close(context);
     weft_graph_free(context->form.fabric);

@@ -166,8 +166,8 @@ void test_clock_no_rescue(int64_t from_ms)
 int __wrap_clock_gettime(clockid_t id, struct timespec *now)
 {
     int status = __real_clock_gettime(id, now);
-    if (status == 0 && (id == CLOCK_MONOTONIC || id == CLOCK_REALTIME)) {
-        int64_t monotonic_ns = id == CLOCK_MONOTONIC ? ns_of(now) : real_ns(CLOCK_MONOTONIC);
+    if (status == 0 && (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE || id == CLOCK_REALTIME)) {
+        int64_t monotonic_ns = id == CLOCK_REALTIME ? real_ns(CLOCK_MONOTONIC) : ns_of(now);
         *now = timespec_of(ns_of(now) + shown_at(pace(), monotonic_ns) - monotonic_ns);
     }
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a started call says that it has failed: with the communicator's status and words, whatever has ended the operation itself. */
+/* How a started call says that it has failed: with the communicator's status and words, whatever has ended the operation itself. And that its
+ * handle, which may have been another call's, says nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -170,10 +171,63 @@ static void test_fails_first(void **state)
     close_work(work, WEFT_PEER_FAILED);
 }
 
+/* --- handles that are used again */
+
+#define HANDLES 300 /* more than are kept */
+
+static struct weft_work *new_work(int64_t timeout_ms, const char *label)
+{
+    struct weft_work *work;
+    weft_context_lock(context);
+    assert_int_equal(weft_work_new(comm, timeout_ms, label, &work), WEFT_OK);
+    weft_context_unlock(context);
+    comm->works++;
+    return work;
+}
+
+static int lasts;
+
+static void count_last(struct weft_work *work)
+{
+    (void)work;
+    lasts++;
+}
+
+/* One of a call knows nothing of the call before: neither its label, nor its time, nor what it left to do. */
+static void test_used_again(void **state)
+{
+    (void)state;
+    static struct weft_work *works[HANDLES];
+    struct weft_work *first = open_work();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < HANDLES; i++) {
+            works[i] = new_work(round % 2 ? 0 : 5, round % 2 ? NULL : "step 7");
+            assert_string_equal(works[i]->label, round % 2 ? "" : "step 7");
+            assert_int_equal(works[i]->timeout_ms, round % 2 ? 0 : 5);
+            assert_int_equal(works[i]->status, WEFT_AGAIN);
+            assert_true(!works[i]->is_message && !works[i]->notice && !works[i]->info && !works[i]->finish);
+            assert_true(!works[i]->part_count && works[i]->parts == &works[i]->only && !works[i]->signals);
+            for (int other = 0; other < i; other++)
+                assert_ptr_not_equal(works[other], works[i]);
+        }
+        for (int i = 0; i < HANDLES; i++) {
+            works[i]->is_message = 1;
+            works[i]->info = &(weft_message)WEFT_MESSAGE_INIT;
+            works[i]->finish = i % 2 ? count_last : NULL;
+            weft_progress_background(context, 1);
+            end_work(works[i], WEFT_OK);
+            assert_int_equal(weft_work_free(works[i]), WEFT_OK);
+        }
+    }
+    assert_int_equal(lasts, 3 * HANDLES / 2);
+    end_work(first, WEFT_OK);
+    close_work(first, WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_status_fits_words),
                                        cmocka_unit_test(test_last_before_status),
-                                       cmocka_unit_test(test_fails_first)};
+                                       cmocka_unit_test(test_fails_first), cmocka_unit_test(test_used_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
