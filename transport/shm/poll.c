@@ -14,11 +14,13 @@
 #include "base/log.h"
 #include "base/fence.h"
 #include "base/fd.h"
+#include "base/want.h"
 #include "transport/shm/shm_private.h"
 
 #define SHM_HOT  8u
 #define SHM_COLD 4u
 
+#define WANTED_BYTES  256u  /* of a shorter one the lines are there before that is worth it */
 #define DEMOTED_BYTES 4096u /* a longer message is a stream by itself */
 
 static int link_not_up(struct weft_link *link, int state)
@@ -35,6 +37,22 @@ static inline void demote(struct weft_link *link, const struct shm_record *recor
     link->answered = deliveries;
 }
 
+/* The first line last, which is the one that the receiver looks at: it would fetch it between, and it would have to be got back for the stamp. */
+static inline void fill(uint8_t *data, const void *header, size_t header_size, const void *payload,
+                        size_t payload_size)
+{
+    size_t room = SHM_LINE - SHM_RECORD_HEAD;
+    size_t first = header_size >= room                 ? 0
+                   : room - header_size < payload_size ? room - header_size
+                                                       : payload_size;
+    if (payload_size > first)
+        memcpy(data + header_size + first, (const uint8_t *)payload + first, payload_size - first);
+    if (header_size)
+        memcpy(data, header, header_size);
+    if (first)
+        memcpy(data + header_size, payload, first);
+}
+
 int shm_send(struct weft_link *link, const void *header, size_t header_size, const void *payload,
              size_t payload_size)
 {
@@ -48,11 +66,9 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     struct shm_record *record = shm_producer_reserve(&link->ring, size);
     if (__builtin_expect(!record, 0))
         return WEFT_AGAIN;
-    uint8_t *data = (uint8_t *)(record + 1);
-    if (header_size)
-        memcpy(data, header, header_size);
-    if (payload_size)
-        memcpy(data + header_size, payload, payload_size);
+    if (size >= WANTED_BYTES)
+        weft_want((uint8_t *)record + SHM_LINE, size + SHM_RECORD_HEAD - SHM_LINE);
+    fill((uint8_t *)(record + 1), header, header_size, payload, payload_size);
     shm_producer_publish(&link->ring, record, SHM_RECORD_DATA, (uint32_t)size, shm_record_lines(size));
     demote(link, record, size);
     weft_fence_hot(link->light);
