@@ -6,6 +6,7 @@
 #include "base/demote.h"
 #include "base/fence.h"
 #include "base/pause.h"
+#include "base/want.h"
 #include "comm/drive/progress.h"
 #include "comm/exec/fastpath_given.h"
 #include "comm/exec/internal.h"
@@ -13,6 +14,8 @@
 
 #define SPIN_CHECK  64 /* polls of one word between pauses that may yield, or look at the clock */
 #define SPINS_MAX   (20 * SPIN_CHECK)
+#define WANTED_MIN  256 /* bytes: of less the lines are there before that is worth it */
+#define WANTED_MAX  8192
 #define DEMOTED_MAX 2048 /* bytes: more than that is read while it is written */
 
 static const struct weft_slot *slot_at(const struct weft_fastpath *fastpath, uint32_t rank, size_t at)
@@ -212,6 +215,22 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
+static __attribute__((noinline)) void show_many(void *to, const void *from, size_t bytes)
+{
+    if (bytes <= WANTED_MAX)
+        weft_want(to, bytes);
+    memcpy(to, from, bytes);
+}
+
+/* Others have read these lines before. */
+static inline void show(void *to, const void *from, size_t bytes)
+{
+    if (__builtin_expect(bytes >= WANTED_MIN, 0))
+        show_many(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
 /* What the others read of the input: all but the block that is meant for this rank. */
 static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange)
 {
@@ -219,9 +238,9 @@ static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fast
     char *data = data_of(fastpath, fastpath->rank, published);
     const char *input = exchange->input;
     size_t hole = published > block ? (size_t)fastpath->rank * block : published;
-    memcpy(data, input, hole);
+    show(data, input, hole);
     if (hole < published)
-        memcpy(data + hole + block, input + hole + block, published - hole - block);
+        show(data + hole + block, input + hole + block, published - hole - block);
 }
 
 static void copy_own(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
@@ -288,8 +307,8 @@ static inline void begin(struct weft_fastpath *fastpath, const struct weft_fastp
         if (exchange->kind == WEFT_FASTPATH_MOVES)
             copy_in(fastpath, exchange);
         else
-            memcpy(data_of(fastpath, fastpath->rank, exchange->published), exchange->input,
-                   exchange->published);
+            show(data_of(fastpath, fastpath->rank, exchange->published), exchange->input,
+                 exchange->published);
     }
     publish(fastpath, slot, exchange->size, by_plan ? digest | WEFT_DIGEST_BY_PLAN : digest);
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
