@@ -14,8 +14,8 @@
 
 #define SPIN_CHECK  64 /* polls of one word between pauses that may yield, or look at the clock */
 #define SPINS_MAX   (20 * SPIN_CHECK)
-#define WANTED_MIN  256 /* bytes: of less the lines are there before that is worth it */
-#define WANTED_MAX  8192
+#define WANTED_MIN  256  /* bytes: of less the lines are there before that is worth it */
+#define PART_BYTES  2048 /* docs/performance.md */
 #define DEMOTED_MAX 2048 /* bytes: more than that is read while it is written */
 
 static const struct weft_slot *slot_at(const struct weft_fastpath *fastpath, uint32_t rank, size_t at)
@@ -156,34 +156,6 @@ static inline int pause_once(struct patience *patience)
     return 1;
 }
 
-/* Whether the peer has come before patience is over. */
-static int spin(const struct weft_fastpath *fastpath, uint32_t peer)
-{
-    const struct weft_slot *slot = slot_of(fastpath, peer);
-    const uint32_t sequence = fastpath->sequence;
-    struct patience patience = have_patience(fastpath);
-    while (!is_published(slot, sequence)) {
-        if (!pause_once(&patience))
-            return 0;
-    }
-    return 1;
-}
-
-/* Whether the next given operation finds room before patience is over. Who waits for it waits for more, so that this happens at every eighth
- * operation, and not at each: the others' marks are lines that they are writing. */
-static int spin_for_room(const struct weft_fastpath *fastpath)
-{
-    struct patience patience = have_patience(fastpath);
-    for (uint32_t r = 0; r < fastpath->ranks; r++) {
-        while (r != fastpath->rank &&
-               !weft_given_has_come(fastpath, r, fastpath->given - WEFT_SLOTS_GIVEN / 2)) {
-            if (!pause_once(&patience))
-                return 0;
-        }
-    }
-    return 1;
-}
-
 /* Recursive doubling's association: guests into their hosts, then neighbours pairwise, level by level; in strict mode,
  * which has one association for all, partners that are half of what is left apart. */
 static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_reduction *reduction,
@@ -215,32 +187,42 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
-static __attribute__((noinline)) void show_many(void *to, const void *from, size_t bytes)
+/* Others have read these lines before. Where it goes in parts they see how many there are; before: bytes in front. */
+static __attribute__((noinline)) void show_parts(struct weft_fastpath *fastpath, char *to, const char *from,
+                                                 size_t bytes, size_t before)
 {
-    if (bytes <= WANTED_MAX)
-        weft_want(to, bytes);
-    memcpy(to, from, bytes);
+    const size_t most = fastpath->part_bytes ? fastpath->part_bytes : PART_BYTES;
+    struct weft_slot_part *part =
+        (struct weft_slot_part *)(fastpath->own + weft_slot_part(fastpath, fastpath->at));
+    for (size_t done = 0, size; done < bytes; done += size) {
+        size = bytes - done < most ? bytes - done : most;
+        weft_want(to + done, size);
+        memcpy(to + done, from + done, size);
+        if (fastpath->part_bytes && bytes > done + size) /* of the last one the slot's word says it */
+            atomic_store_explicit(&part->word, (uint64_t)fastpath->sequence << 32 | (before + done + size),
+                                  memory_order_release);
+    }
 }
 
-/* Others have read these lines before. */
-static inline void show(void *to, const void *from, size_t bytes)
+static inline void show(struct weft_fastpath *fastpath, char *to, const char *from, size_t bytes,
+                        size_t before)
 {
     if (__builtin_expect(bytes >= WANTED_MIN, 0))
-        show_many(to, from, bytes);
+        show_parts(fastpath, to, from, bytes, before);
     else
         memcpy(to, from, bytes);
 }
 
 /* What the others read of the input: all but the block that is meant for this rank. */
-static void copy_in(const struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange)
+static void copy_in(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange)
 {
     size_t published = exchange->published, block = exchange->move.block;
     char *data = data_of(fastpath, fastpath->rank, published);
     const char *input = exchange->input;
-    size_t hole = published > block ? (size_t)fastpath->rank * block : published;
-    show(data, input, hole);
+    size_t hole = published > block ? (size_t)fastpath->rank * block : published, end = hole + block;
+    show(fastpath, data, input, hole, 0);
     if (hole < published)
-        show(data + hole + block, input + hole + block, published - hole - block);
+        show(fastpath, data + end, input + end, published - end, end);
 }
 
 static void copy_own(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
@@ -253,14 +235,78 @@ static void copy_own(const struct weft_fastpath *fastpath, const struct weft_fas
         memcpy(to, move->own, move->block);
 }
 
-static void copy_out(const struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
+/* What is new of a rank's block, of which so many bytes are there. */
+static inline void copy_block(struct weft_fastpath *fastpath, const struct weft_fastpath_move *move,
+                              uint32_t rank, size_t there)
+{
+    size_t done = fastpath->part_bytes ? fastpath->taken[rank] : 0;
+    size_t end = there < move->from ? 0 : there - move->from < move->block ? there - move->from : move->block;
+    if (end <= done)
+        return;
+    const char *from = (const char *)data_of(fastpath, rank, move->theirs) + move->from + done;
+    memcpy((char *)move->output + (size_t)(rank - move->first) * move->block + done, from, end - done);
+    if (fastpath->part_bytes)
+        fastpath->taken[rank] = (uint32_t)end;
+}
+
+static void copy_out(struct weft_fastpath *fastpath, const struct weft_fastpath_move *move)
 {
     for (uint32_t r = move->first; r < move->end && move->block; r++) {
-        if (r == fastpath->rank)
-            continue;
-        const char *from = (const char *)data_of(fastpath, r, move->theirs) + move->from;
-        memcpy((char *)move->output + (size_t)(r - move->first) * move->block, from, move->block);
+        if (r != fastpath->rank)
+            copy_block(fastpath, move, r, move->theirs);
     }
+}
+
+/* Before the calls are compared, as in finish(): the parts of a rank's data that are there. */
+static void take_part(struct weft_fastpath *fastpath, const struct weft_fastpath_move *move, uint32_t rank)
+{
+    const struct weft_slot_part *part =
+        (const struct weft_slot_part *)(fastpath->published[rank] + weft_slot_part(fastpath, fastpath->at));
+    uint64_t word = atomic_load_explicit(&part->word, memory_order_acquire);
+    if ((uint32_t)(word >> 32) == fastpath->sequence && rank >= move->first && rank < move->end)
+        copy_block(fastpath, move, rank, (uint32_t)word);
+}
+
+/* 0: what others publish is not taken as it comes. So it is where the output is what a plan would still need, if it came to that. */
+static inline uint32_t part_bytes_of(const struct weft_fastpath *fastpath,
+                                     const struct weft_fastpath_exchange *exchange)
+{
+    const struct weft_fastpath_move *move = &exchange->move;
+    if (exchange->kind != WEFT_FASTPATH_MOVES || fastpath->root != WEFT_FASTPATH_NO_ROOT ||
+        move->theirs <= PART_BYTES || (move->theirs != move->block && move->output == exchange->input))
+        return 0;
+    return move->end - move->first > 1 ? PART_BYTES
+                                       : PART_BYTES / 2; /* one gives, and has nothing else to do */
+}
+
+/* Whether the peer has come before patience is over. */
+static int spin(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange, uint32_t peer)
+{
+    const struct weft_slot *slot = slot_of(fastpath, peer);
+    const uint32_t sequence = fastpath->sequence;
+    struct patience patience = have_patience(fastpath);
+    while (!is_published(slot, sequence)) {
+        if (__builtin_expect(fastpath->part_bytes, 0))
+            take_part(fastpath, &exchange->move, peer);
+        if (!pause_once(&patience))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether the next given operation finds room before patience is over. Who waits for it waits for more, so that this happens at every eighth
+ * operation, and not at each: the others' marks are lines that they are writing. */
+static int spin_for_room(const struct weft_fastpath *fastpath)
+{
+    struct patience patience = have_patience(fastpath);
+    for (uint32_t r = 0; r < fastpath->ranks; r++) {
+        while (r != fastpath->rank &&
+               !weft_given_has_come(fastpath, r, fastpath->given - WEFT_SLOTS_GIVEN / 2)) {
+            if (!pause_once(&patience))
+                return 0;
+        }
+    }
+    return 1;
 }
 
 /* --- one operation */
@@ -303,12 +349,15 @@ static inline void begin(struct weft_fastpath *fastpath, const struct weft_fastp
                          uint32_t digest, int by_plan)
 {
     struct weft_slot *slot = next_slot(fastpath, exchange);
+    fastpath->part_bytes = part_bytes_of(fastpath, exchange);
+    if (__builtin_expect(fastpath->part_bytes, 0))
+        memset(fastpath->taken, 0, sizeof fastpath->taken);
     if (exchange->published && !by_plan) {
         if (exchange->kind == WEFT_FASTPATH_MOVES)
             copy_in(fastpath, exchange);
         else
-            show(data_of(fastpath, fastpath->rank, exchange->published), exchange->input,
-                 exchange->published);
+            show(fastpath, data_of(fastpath, fastpath->rank, exchange->published), exchange->input,
+                 exchange->published, 0);
     }
     publish(fastpath, slot, exchange->size, by_plan ? digest | WEFT_DIGEST_BY_PLAN : digest);
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
@@ -481,7 +530,7 @@ int weft_fastpath_finish(struct weft_fastpath *fastpath, const struct weft_fastp
 static int run_given(struct weft_fastpath *fastpath, const struct weft_fastpath_exchange *exchange,
                      uint32_t digest, int *by_plan, struct weft_fastpath_odd *odd)
 {
-    if (fastpath->root != fastpath->rank && __builtin_expect(!spin(fastpath, fastpath->root), 0))
+    if (fastpath->root != fastpath->rank && __builtin_expect(!spin(fastpath, exchange, fastpath->root), 0))
         return WEFT_AGAIN;
     if (__builtin_expect(!weft_given_has_room(fastpath), 0) && !spin_for_room(fastpath))
         return WEFT_AGAIN;
@@ -499,7 +548,7 @@ int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath
         return run_given(fastpath, exchange, digest, by_plan, odd);
     const struct looked others = look_at_others(fastpath);
     for (uint32_t r = others.first; r < others.end; r++) {
-        if (r != fastpath->rank && __builtin_expect(!spin(fastpath, r), 0))
+        if (r != fastpath->rank && __builtin_expect(!spin(fastpath, exchange, r), 0))
             return WEFT_AGAIN;
     }
     return finish(fastpath, exchange, others, digest, by_plan, odd);

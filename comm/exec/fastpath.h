@@ -17,6 +17,9 @@
  * exchanges later; a rank gets there only after it has seen everybody's contribution to the exchange in between, which they publish after
  * they have read the slot. So no acknowledgement is needed.
  *
+ * Of more than 2 KB that only moves there is a second word beside the slot's, which says how much lies there already. Who waits for the slot's takes
+ * what there is meanwhile, so that both copy at once. The slot's word alone says that it is all, and whose call it is.
+ *
  * Small broadcasts and scatters are given by their root: the others wait for it, and it waits for nobody while it has room. For these a rank
  * has WEFT_SLOTS_GIVEN slots in turn. All leave a mark, which is a word without data. A slot is written again when everybody has come to the
  * operation behind the one that used it before. So a root may be that many operations less two ahead. It

@@ -89,8 +89,10 @@ static void erase_word(const struct weft_fastpath *fastpath, size_t at)
  * for anything else. */
 static void erase(const struct weft_fastpath *fastpath)
 {
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 2; i++) {
         erase_word(fastpath, weft_slot_exchanged(fastpath, i));
+        erase_word(fastpath, weft_slot_part(fastpath, weft_slot_exchanged(fastpath, i)));
+    }
     for (uint32_t i = 0; i < WEFT_SLOTS_GIVEN; i++) {
         erase_word(fastpath, weft_slot_marked(fastpath, i));
         erase_word(fastpath, weft_slot_given(fastpath, i));
@@ -115,7 +117,8 @@ int weft_fastpath_open(struct weft_context *context, struct weft_exec *exec, siz
     fastpath->rank = exec->options.rank;
     fastpath->bytes_max = bytes_max;
     fastpath->demotes = weft_demote_works();
-    fastpath->slot_bytes = (sizeof(struct weft_slot) + bytes_max + 127) / 128 * 128;
+    fastpath->slot_bytes =
+        (sizeof(struct weft_slot) + bytes_max + sizeof(struct weft_slot_part) + 127) / 128 * 128;
     fastpath->ops = &shm->ops;
     fastpath->sequence =
         exec->options.id & INT32_MAX; /* fastpath.h; not near the wrap, where it would be an erased word */

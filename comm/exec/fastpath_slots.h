@@ -21,6 +21,12 @@ struct weft_slot {
     _Atomic uint64_t size; /* bytes published: a count that differs is found exactly */
 };
 
+/* How much of a large one there is before its word says that it is all. A line of its own: the slot's may have a program's bytes of an operation
+ * before where it would lie. */
+struct weft_slot_part {
+    _Alignas(64) _Atomic uint64_t word; /* sequence << 32 | bytes */
+};
+
 /* That a rank has come to an operation that a root gives: four to a line, so that a root which is far ahead fetches few. */
 struct weft_slot_mark {
     _Atomic uint64_t word; /* as above */
@@ -45,6 +51,9 @@ struct weft_fastpath {
     uint32_t root;   /* of the last operation; WEFT_FASTPATH_NO_ROOT */
     size_t at, data; /* where its slot lies among a rank's slots, and what does not fit into that */
     size_t bytes_max, slot_bytes;
+    uint32_t
+        part_bytes; /* of what goes in parts, which others take as they come; 0: this operation does not. */
+    uint32_t taken[WEFT_FASTPATH_RANKS_MAX];           /* bytes of each rank's that are here then */
     int demotes;                                       /* see base/demote.h */
     uint8_t *own;                                      /* its slots */
     const uint8_t *published[WEFT_FASTPATH_RANKS_MAX]; /* every rank's slots, the own included */
@@ -55,11 +64,16 @@ struct weft_fastpath {
     struct weft_slot_given expected[WEFT_SLOTS_GIVEN];
 };
 
-/* A rank's slots: two for operations in which everybody waits for everybody, each with room behind it; then its marks; then those that it
+/* A rank's slots: two for operations in which everybody waits for everybody, each with room and a part's word behind it; then its marks; then those that it
  * gives, with room for each. */
 static inline size_t weft_slot_exchanged(const struct weft_fastpath *fastpath, uint32_t number)
 {
     return (number & 1) * fastpath->slot_bytes;
+}
+/* Of the slot that lies there. */
+static inline size_t weft_slot_part(const struct weft_fastpath *fastpath, size_t at)
+{
+    return at + fastpath->slot_bytes - sizeof(struct weft_slot_part);
 }
 static inline size_t weft_slot_marked(const struct weft_fastpath *fastpath, uint32_t number)
 {
