@@ -147,6 +147,7 @@ void weft_work_recycle(struct weft_work *work)
         free(work);
         return;
     }
+    work->comm = NULL; /* who frees it again is told */
     work->next = core->spare;
     core->spare = work;
     core->spares++;
@@ -480,6 +481,8 @@ int weft_work_free(weft_work *work)
     struct weft_comm *comm = work->comm;
     if (work->background)
         return work->background->end(work);
+    if (!comm)
+        return weft_fail(WEFT_INVALID, "the work has been freed before");
     weft_context_lock(comm->context);
     weft_work_settle(work);
     int status = work->status, is_gone = status == WEFT_AGAIN || (status == WEFT_OK && !work->finish);

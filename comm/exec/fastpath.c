@@ -14,9 +14,10 @@
 
 #define SPIN_CHECK  64 /* polls of one word between pauses that may yield, or look at the clock */
 #define SPINS_MAX   (20 * SPIN_CHECK)
-#define WANTED_MIN  256  /* bytes: of less the lines are there before that is worth it */
-#define PART_BYTES  2048 /* docs/performance.md */
-#define DEMOTED_MAX 2048 /* bytes: more than that is read while it is written */
+#define WANTED_MIN  256              /* bytes: of less the lines are there before that is worth it */
+#define PARTS_KEPT  ((1u << 30) - 1) /* operations: long before their sequences come again */
+#define PART_BYTES  2048             /* docs/performance.md */
+#define DEMOTED_MAX 2048             /* bytes: more than that is read while it is written */
 
 static const struct weft_slot *slot_at(const struct weft_fastpath *fastpath, uint32_t rank, size_t at)
 {
@@ -42,6 +43,8 @@ static inline struct weft_slot *next_slot(struct weft_fastpath *fastpath,
                                           const struct weft_fastpath_exchange *exchange)
 {
     fastpath->sequence++;
+    if (__builtin_expect(!(fastpath->sequence & PARTS_KEPT), 0))
+        weft_slots_forget_parts(fastpath);
     fastpath->root = exchange->kind == WEFT_FASTPATH_MOVES ? exchange->move.root : WEFT_FASTPATH_NO_ROOT;
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT) {
         fastpath->at = weft_slot_given(fastpath, fastpath->given);
@@ -262,8 +265,10 @@ static void take_part(struct weft_fastpath *fastpath, const struct weft_fastpath
 {
     const struct weft_slot_part *part =
         (const struct weft_slot_part *)(fastpath->published[rank] + weft_slot_part(fastpath, fastpath->at));
+    if (rank < move->first || rank >= move->end)
+        return;
     uint64_t word = atomic_load_explicit(&part->word, memory_order_acquire);
-    if ((uint32_t)(word >> 32) == fastpath->sequence && rank >= move->first && rank < move->end)
+    if ((uint32_t)(word >> 32) == fastpath->sequence)
         copy_block(fastpath, move, rank, (uint32_t)word);
 }
 
@@ -547,6 +552,11 @@ int weft_fastpath_run(struct weft_fastpath *fastpath, const struct weft_fastpath
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT)
         return run_given(fastpath, exchange, digest, by_plan, odd);
     const struct looked others = look_at_others(fastpath);
+    const uint32_t first =
+        exchange->move.first; /* who gives, where one does, comes before those who only take */
+    if (__builtin_expect(fastpath->part_bytes && first != fastpath->rank, 0) &&
+        !spin(fastpath, exchange, first))
+        return WEFT_AGAIN;
     for (uint32_t r = others.first; r < others.end; r++) {
         if (r != fastpath->rank && __builtin_expect(!spin(fastpath, exchange, r), 0))
             return WEFT_AGAIN;

@@ -70,6 +70,9 @@ static inline size_t weft_slot_exchanged(const struct weft_fastpath *fastpath, u
 {
     return (number & 1) * fastpath->slot_bytes;
 }
+/* No part's word is of an operation that has been. */
+void weft_slots_forget_parts(const struct weft_fastpath *fastpath);
+
 /* Of the slot that lies there. */
 static inline size_t weft_slot_part(const struct weft_fastpath *fastpath, size_t at)
 {

@@ -24,10 +24,15 @@
 #define RANKS_MAX 3
 #define PAGE      4096
 #define GUARD     0xa5
+#define TIMES     4 /* each size, so that slots are used again */
 
+static unsigned number; /* of the call, so that nothing that an earlier one left is right */
+
+/* What byte i of a rank's is in this call: no two parts are alike. */
 static uint8_t value(int rank, size_t i)
 {
-    return (uint8_t)(rank * 7 + (int)(i * 31 >> 3) + (int)i);
+    uint32_t mixed = ((uint32_t)i + 1) * 2654435761u + (uint32_t)rank * 40503u + number * 97u;
+    return (uint8_t)((mixed ^ mixed >> 15) * 2246822519u >> 24);
 }
 
 static void fill(uint8_t *memory, int rank, size_t bytes)
@@ -68,6 +73,7 @@ static int is_guarded(const struct scene *scene, size_t bytes)
 
 static void prepare(const struct scene *scene, size_t bytes)
 {
+    number++;
     fill(scene->send, scene->rank, (size_t)scene->ranks * bytes);
     memset(scene->recv, GUARD, (size_t)scene->ranks * bytes + 64);
 }
@@ -125,10 +131,11 @@ static int sizes_body(int rank, int ranks, void *arg)
     scene.send = malloc(RANKS_MAX * MOST);
     scene.recv = malloc(RANKS_MAX * MOST + 64);
     CHECK(scene.send && scene.recv);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < TIMES * sizeof sizes / sizeof *sizes; i++) {
+        size_t bytes = sizes[i / TIMES];
         for (int root = 0; root < ranks; root++)
-            CHECK(by_root(&scene, sizes[i], root) == 0);
-        CHECK(by_all(&scene, sizes[i]) == 0);
+            CHECK(by_root(&scene, bytes, root) == 0);
+        CHECK(by_all(&scene, bytes) == 0);
     }
     CHECK_OK(weft_comm_get_stats(scene.job.comm, &stats));
     CHECK(stats.operations > 0 && stats.fast_path == stats.operations);
@@ -154,7 +161,7 @@ static void test_sizes(void **state)
 enum ending { GOES_ON, DIES };
 
 static struct shared {
-    _Alignas(PAGE) uint8_t got[LARGE];
+    _Alignas(PAGE) uint8_t got[LARGE], apart[LARGE];
     atomic_int seen; /* the other rank had a part while the root stood still */
 } * shared;
 
@@ -208,6 +215,7 @@ static int stands_body(int rank, int ranks, void *arg)
     CHECK(input != MAP_FAILED && (rank == 1 || sigaction(SIGSEGV, &action, NULL) == 0));
     fill(input, 0, LARGE);
     expected = value(0, OF_FIRST);
+    CHECK(expected);
     CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
     for (int i = 0; i < TRIES && status == WEFT_OK && !atomic_load(&shared->seen); i++) {
         if (rank == 1)
@@ -261,29 +269,32 @@ static int plan_body(int rank, int ranks, void *arg)
     struct device_seat seat;
     weft_work *work = NULL;
     size_t all = (size_t)ranks * PAGE;
-    uint8_t *memory = malloc(all), *place = shared->got;
+    uint8_t *memory = malloc(all), *place = shared->got, *output = place;
     (void)arg;
     device_seat_take(&seat, &sim_bench);
     CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
     input = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory && input != MAP_FAILED);
     if (rank > 0)
-        place = rank == 1 ? input : device_seat_get(&seat, 0, all);
+        output = place = rank == 1 ? input : device_seat_get(&seat, 0, all);
+    if (rank == 1)
+        output = shared->apart; /* so that it shows parts: what is in place does not go so */
     if (rank == 1)
         CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
     watched = PAGE + OF_FIRST;
     for (int call = 0; call < CALLS; call++) {
         fill(memory, rank + call, all);
         expected = value(1 + call, OF_FIRST);
+        CHECK(expected != value(call, PAGE + OF_FIRST));
         device_seat_store(&seat, rank == 2 ? 0 : -1, place, memory, all);
         CHECK_OK(weft_barrier(job.comm, NULL));
         if (rank == 1)
             CHECK(mprotect(input + 2 * (size_t)PAGE, PAGE, PROT_NONE) == 0);
         CHECK_OK(
-            weft_alltoall(job.comm, place, place, PAGE, WEFT_UINT8, WEFT_START(rank == 2 ? &work : NULL)));
+            weft_alltoall(job.comm, place, output, PAGE, WEFT_UINT8, WEFT_START(rank == 2 ? &work : NULL)));
         CHECK_OK(rank == 2 ? weft_work_wait(work, -1) : WEFT_OK);
         CHECK_OK(rank == 2 ? weft_work_free(work) : WEFT_OK);
-        device_seat_load(&seat, rank == 2 ? 0 : -1, memory, place, all);
+        device_seat_load(&seat, rank == 2 ? 0 : -1, memory, output, all);
         for (int r = 0; r < ranks; r++)
             CHECK_BITS(is_of(memory + (size_t)r * PAGE, r + call, (size_t)rank * PAGE, PAGE));
     }

@@ -95,6 +95,16 @@ static void ignore(void *arg, int status, const char *detail)
 static weft_context *context;
 static weft_comm *comm;
 
+static struct weft_work *new_work(int64_t timeout_ms, const char *label)
+{
+    struct weft_work *work;
+    weft_context_lock(context);
+    assert_int_equal(weft_work_new(comm, timeout_ms, label, &work), WEFT_OK);
+    weft_context_unlock(context);
+    comm->works++;
+    return work;
+}
+
 /* A work that nobody but the test ends. */
 static struct weft_work *open_work(void)
 {
@@ -104,9 +114,9 @@ static struct weft_work *open_work(void)
     options.ranks = 1;
     assert_int_equal(weft_context_open(NULL, &context), WEFT_OK);
     assert_int_equal(weft_comm_create(context, &options, &comm), WEFT_OK);
-    assert_int_equal(weft_work_new(comm, -1, NULL, &work), WEFT_OK);
-    comm->works++;
+    work = new_work(-1, NULL);
     work->is_message = 1;
+    memset(&work->request, 0, sizeof work->request);
     return work;
 }
 
@@ -175,16 +185,6 @@ static void test_fails_first(void **state)
 
 #define HANDLES 300 /* more than are kept */
 
-static struct weft_work *new_work(int64_t timeout_ms, const char *label)
-{
-    struct weft_work *work;
-    weft_context_lock(context);
-    assert_int_equal(weft_work_new(comm, timeout_ms, label, &work), WEFT_OK);
-    weft_context_unlock(context);
-    comm->works++;
-    return work;
-}
-
 static int lasts;
 
 static void count_last(struct weft_work *work)
@@ -212,6 +212,7 @@ static void test_used_again(void **state)
         }
         for (int i = 0; i < HANDLES; i++) {
             works[i]->is_message = 1;
+            memset(&works[i]->request, 0, sizeof works[i]->request);
             works[i]->info = &(weft_message)WEFT_MESSAGE_INIT;
             works[i]->finish = i % 2 ? count_last : NULL;
             weft_progress_background(context, 1);
@@ -220,6 +221,9 @@ static void test_used_again(void **state)
         }
     }
     assert_int_equal(lasts, 3 * HANDLES / 2);
+#ifndef __SANITIZE_ADDRESS__ /* which says it itself */
+    assert_int_equal(weft_work_free(works[0]), WEFT_INVALID);
+#endif
     end_work(first, WEFT_OK);
     close_work(first, WEFT_OK);
 }
