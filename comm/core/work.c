@@ -147,7 +147,7 @@ void weft_work_recycle(struct weft_work *work)
         free(work);
         return;
     }
-    work->comm = NULL; /* who frees it again is told */
+    work->comm = NULL; /* weft_work_free() refuses it */
     work->next = core->spare;
     core->spare = work;
     core->spares++;
