@@ -13,6 +13,12 @@
 #include "comm/core/queue.h"
 #include "base/service.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#define SPARES_MAX 0 /* so that it sees who uses one that is free */
+#else
+#define SPARES_MAX 128
+#endif
+
 int weft_work_late(struct weft_comm *comm, struct weft_exec_op *op, int64_t *deadline_ns)
 {
     char waits[300], text[WEFT_DETAIL_MAX], title[WEFT_CALL_TITLE];
@@ -93,22 +99,24 @@ void weft_part_end(struct weft_part *part)
     *part = (struct weft_part){0};
 }
 
-#ifdef __SANITIZE_ADDRESS__
-#define SPARES_MAX 0 /* so that it sees who uses one that is free */
-#else
-#define SPARES_MAX 128
-#endif
-
-int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **made)
+/* One that has been put back, or NULL. */
+static struct weft_work *take_spare(struct weft_context_core *core)
 {
-    struct weft_context_core *core = &comm->context->core;
-    struct weft_work *work = core->spare ? core->spare : malloc(sizeof *work);
-    if (!work)
-        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
-    if (work == core->spare) {
+    struct weft_work *work = core->spare;
+    if (work) {
         core->spare = work->next;
         core->spares--;
     }
+    return work;
+}
+
+int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **made)
+{
+    struct weft_work *work = take_spare(&comm->context->core);
+    if (!work)
+        work = malloc(sizeof *work);
+    if (!work)
+        return weft_fail(WEFT_NOMEM, "no memory for a work handle");
     memset(work, 0, offsetof(struct weft_work, label));
     work->label[0] = '\0';
     work->comm = comm;
@@ -482,7 +490,7 @@ int weft_work_free(weft_work *work)
     if (work->background)
         return work->background->end(work);
     if (!comm)
-        return weft_fail(WEFT_INVALID, "the work has been freed before");
+        return weft_fail(WEFT_INVALID, "work has been freed before: expected one that runs, or has ended");
     weft_context_lock(comm->context);
     weft_work_settle(work);
     int status = work->status, is_gone = status == WEFT_AGAIN || (status == WEFT_OK && !work->finish);

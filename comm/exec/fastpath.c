@@ -6,18 +6,17 @@
 #include "base/demote.h"
 #include "base/fence.h"
 #include "base/pause.h"
-#include "base/want.h"
+#include "base/prefetch.h"
 #include "comm/drive/progress.h"
 #include "comm/exec/fastpath_given.h"
 #include "comm/exec/internal.h"
 #include "comm/exec/mismatch.h"
 
-#define SPIN_CHECK  64 /* polls of one word between pauses that may yield, or look at the clock */
-#define SPINS_MAX   (20 * SPIN_CHECK)
-#define WANTED_MIN  256              /* bytes: of less the lines are there before that is worth it */
-#define PARTS_KEPT  ((1u << 30) - 1) /* operations: long before their sequences come again */
-#define PART_BYTES  2048             /* docs/performance.md */
-#define DEMOTED_MAX 2048             /* bytes: more than that is read while it is written */
+#define SPIN_CHECK   64 /* polls of one word between pauses that may yield, or look at the clock */
+#define SPINS_MAX    (20 * SPIN_CHECK)
+#define PREFETCH_MIN 256  /* bytes: less gained nothing */
+#define PART_BYTES   2048 /* docs/performance.md */
+#define DEMOTED_MAX  2048 /* bytes: more than that is read while it is written */
 
 static const struct weft_slot *slot_at(const struct weft_fastpath *fastpath, uint32_t rank, size_t at)
 {
@@ -43,8 +42,6 @@ static inline struct weft_slot *next_slot(struct weft_fastpath *fastpath,
                                           const struct weft_fastpath_exchange *exchange)
 {
     fastpath->sequence++;
-    if (__builtin_expect(!(fastpath->sequence & PARTS_KEPT), 0))
-        weft_slots_forget_parts(fastpath);
     fastpath->root = exchange->kind == WEFT_FASTPATH_MOVES ? exchange->move.root : WEFT_FASTPATH_NO_ROOT;
     if (fastpath->root != WEFT_FASTPATH_NO_ROOT) {
         fastpath->at = weft_slot_given(fastpath, fastpath->given);
@@ -190,27 +187,33 @@ static void combine(struct weft_fastpath *fastpath, const struct weft_fastpath_r
     }
 }
 
-/* Others have read these lines before. Where it goes in parts they see how many there are; before: bytes in front. */
+/* Says that so many bytes of this operation are there. */
+static void say_part(struct weft_fastpath *fastpath, size_t bytes)
+{
+    struct weft_slot_part *part =
+        (struct weft_slot_part *)(fastpath->own + weft_slot_part(fastpath, fastpath->at));
+    atomic_store_explicit(&part->word, fastpath->exchanged << WEFT_SLOT_PART_BITS | bytes,
+                          memory_order_release);
+}
+
+/* Others have read these lines before. Where it goes in parts they see how many bytes are there; before: those in front. */
 static __attribute__((noinline)) void show_parts(struct weft_fastpath *fastpath, char *to, const char *from,
                                                  size_t bytes, size_t before)
 {
     const size_t most = fastpath->part_bytes ? fastpath->part_bytes : PART_BYTES;
-    struct weft_slot_part *part =
-        (struct weft_slot_part *)(fastpath->own + weft_slot_part(fastpath, fastpath->at));
     for (size_t done = 0, size; done < bytes; done += size) {
         size = bytes - done < most ? bytes - done : most;
-        weft_want(to + done, size);
+        weft_prefetch_write(to + done, size);
         memcpy(to + done, from + done, size);
         if (fastpath->part_bytes && bytes > done + size) /* of the last one the slot's word says it */
-            atomic_store_explicit(&part->word, (uint64_t)fastpath->sequence << 32 | (before + done + size),
-                                  memory_order_release);
+            say_part(fastpath, before + done + size);
     }
 }
 
 static inline void show(struct weft_fastpath *fastpath, char *to, const char *from, size_t bytes,
                         size_t before)
 {
-    if (__builtin_expect(bytes >= WANTED_MIN, 0))
+    if (__builtin_expect(bytes >= PREFETCH_MIN, 0))
         show_parts(fastpath, to, from, bytes, before);
     else
         memcpy(to, from, bytes);
@@ -268,8 +271,8 @@ static void take_part(struct weft_fastpath *fastpath, const struct weft_fastpath
     if (rank < move->first || rank >= move->end)
         return;
     uint64_t word = atomic_load_explicit(&part->word, memory_order_acquire);
-    if ((uint32_t)(word >> 32) == fastpath->sequence)
-        copy_block(fastpath, move, rank, (uint32_t)word);
+    if (word >> WEFT_SLOT_PART_BITS == fastpath->exchanged)
+        copy_block(fastpath, move, rank, word & WEFT_SLOT_PART_MAX);
 }
 
 /* 0: what others publish is not taken as it comes. So it is where the output is what a plan would still need, if it came to that. */

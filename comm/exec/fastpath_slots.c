@@ -85,19 +85,14 @@ static void erase_word(const struct weft_fastpath *fastpath, size_t at)
     atomic_store_explicit((_Atomic uint64_t *)(fastpath->own + at), 0, memory_order_release);
 }
 
-void weft_slots_forget_parts(const struct weft_fastpath *fastpath)
-{
-    for (uint32_t i = 0; i < 2; i++)
-        erase_word(fastpath, weft_slot_part(fastpath, weft_slot_exchanged(fastpath, i)));
-}
-
 /* The slots hold no operation: peers that still look for one see that its owner has given up, before the memory is used
  * for anything else. */
 static void erase(const struct weft_fastpath *fastpath)
 {
-    weft_slots_forget_parts(fastpath);
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 2; i++) {
         erase_word(fastpath, weft_slot_exchanged(fastpath, i));
+        erase_word(fastpath, weft_slot_part(fastpath, weft_slot_exchanged(fastpath, i)));
+    }
     for (uint32_t i = 0; i < WEFT_SLOTS_GIVEN; i++) {
         erase_word(fastpath, weft_slot_marked(fastpath, i));
         erase_word(fastpath, weft_slot_given(fastpath, i));

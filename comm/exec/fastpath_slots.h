@@ -22,9 +22,11 @@ struct weft_slot {
 };
 
 /* How much of a large one there is before its word says that it is all. A line of its own: the slot's may have a program's bytes of an operation
- * before where it would lie. */
+ * before where it would lie. The number of the exchange is in it, which does not come again: 44 bits are 50 days of exchanges that take 0.25 us. */
+#define WEFT_SLOT_PART_BITS 20
+#define WEFT_SLOT_PART_MAX  ((UINT64_C(1) << WEFT_SLOT_PART_BITS) - 1)
 struct weft_slot_part {
-    _Alignas(64) _Atomic uint64_t word; /* sequence << 32 | bytes */
+    _Alignas(64) _Atomic uint64_t word; /* exchanges, this one included << WEFT_SLOT_PART_BITS | bytes */
 };
 
 /* That a rank has come to an operation that a root gives: four to a line, so that a root which is far ahead fetches few. */
@@ -45,7 +47,7 @@ struct weft_fastpath {
     struct weft_context *context;
     uint32_t ranks, rank;
     uint32_t sequence;
-    uint32_t exchanged; /* operations in which everybody waits for everybody */
+    uint64_t exchanged; /* operations in which everybody waits for everybody */
     uint32_t given,
         settled; /* operations that a root gave; those of them in which everybody has been seen, and compared */
     uint32_t root;   /* of the last operation; WEFT_FASTPATH_NO_ROOT */
@@ -66,13 +68,10 @@ struct weft_fastpath {
 
 /* A rank's slots: two for operations in which everybody waits for everybody, each with room and a part's word behind it; then its marks; then those that it
  * gives, with room for each. */
-static inline size_t weft_slot_exchanged(const struct weft_fastpath *fastpath, uint32_t number)
+static inline size_t weft_slot_exchanged(const struct weft_fastpath *fastpath, uint64_t number)
 {
     return (number & 1) * fastpath->slot_bytes;
 }
-/* No part's word is of an operation that has been. */
-void weft_slots_forget_parts(const struct weft_fastpath *fastpath);
-
 /* Of the slot that lies there. */
 static inline size_t weft_slot_part(const struct weft_fastpath *fastpath, size_t at)
 {

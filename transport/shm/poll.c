@@ -14,13 +14,13 @@
 #include "base/log.h"
 #include "base/fence.h"
 #include "base/fd.h"
-#include "base/want.h"
+#include "base/prefetch.h"
 #include "transport/shm/shm_private.h"
 
 #define SHM_HOT  8u
 #define SHM_COLD 4u
 
-#define WANTED_BYTES  256u  /* of a shorter one the lines are there before that is worth it */
+#define PREFETCH_MIN  256u  /* bytes: a shorter message gained nothing, and one of two lines lost */
 #define DEMOTED_BYTES 4096u /* a longer message is a stream by itself */
 
 static int link_not_up(struct weft_link *link, int state)
@@ -66,8 +66,8 @@ int shm_send(struct weft_link *link, const void *header, size_t header_size, con
     struct shm_record *record = shm_producer_reserve(&link->ring, size);
     if (__builtin_expect(!record, 0))
         return WEFT_AGAIN;
-    if (size >= WANTED_BYTES)
-        weft_want((uint8_t *)record + SHM_LINE, size + SHM_RECORD_HEAD - SHM_LINE);
+    if (size >= PREFETCH_MIN)
+        weft_prefetch_write((uint8_t *)record + SHM_LINE, size + SHM_RECORD_HEAD - SHM_LINE);
     fill((uint8_t *)(record + 1), header, header_size, payload, payload_size);
     shm_producer_publish(&link->ring, record, SHM_RECORD_DATA, (uint32_t)size, shm_record_lines(size));
     demote(link, record, size);

@@ -21,6 +21,7 @@ static pthread_mutex_t stale_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stale written[STALE]; /* by kernels that run, with the lock, as is: */
 static int running;
 static _Thread_local struct stale looked[STALE];
+static _Thread_local const uint64_t *awaited; /* what the kernel has looked at last, to wait for it */
 
 /* The word's place, or the first one that is free. */
 static struct stale *place_of(struct stale *stale, const uint64_t *word)
@@ -57,14 +58,22 @@ static void run_stale(int more)
 
 static inline uint64_t word_acquire(const uint64_t *word)
 {
+    awaited = word;
     uint64_t now = __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_ACQUIRE);
     return ze_fake.stale_words ? look_stale(word, now) : now;
 }
 
-/* The host's stop, which a device with stale words sees too: its kernel would run for a second more, or for as long as a busy machine takes. */
+/* The host's stop. A device with stale words does not see it either: its kernel has to end by itself. It runs until the host has stored what the
+ * kernel waits for, or has given up, and has its looks behind it soon after, on any machine. */
 static inline uint64_t word_look(const uint64_t *word)
 {
-    return __atomic_load_n((const uint64_t *)opencl_access(word, sizeof *word), __ATOMIC_RELAXED);
+    const uint64_t *at = opencl_access(word, sizeof *word);
+    uint64_t now = __atomic_load_n(at, __ATOMIC_RELAXED);
+    if (!ze_fake.stale_words)
+        return now;
+    while (!__atomic_load_n(at, __ATOMIC_RELAXED) && !__atomic_load_n(awaited, __ATOMIC_RELAXED))
+        sched_yield();
+    return look_stale(word, now);
 }
 
 static inline void word_release(uint64_t *word, uint64_t value)
@@ -79,13 +88,15 @@ static inline void word_release(uint64_t *word, uint64_t value)
 
 static inline void rest(void)
 {
-    sched_yield();
+    if (!ze_fake.stale_words)
+        sched_yield();
 }
 
 #define WEFT_KERNEL_GROUP_all WEFT_KERNEL_REDUCTIONS
 #define WEFT_GROUP            all
 #define WEFT_KERNEL_PROBES
-#define PROBE_LOOKS (1u << 26) /* which last on any machine */
+#define PROBE_LOOKS                                                                                          \
+    (ze_fake.stale_words ? 2u * LOOKS_PER_STOP : 1u << 26) /* the latter last on any machine */
 #include "devmem/ze/collective.cl"
 
 typedef void function(const ulong *, const ulong *, uint);
