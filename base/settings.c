@@ -89,9 +89,9 @@ static const struct weft_setting rows[] = {
      NULL, "A rank from which nothing is heard for so many milliseconds is declared dead."},
     {"WEFT_HELP_SHM", AT(help_shm), WORD, 0, 2, 0, "auto,always,never", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
      NULL,
-     "Whether a rank that pulls ordinary memory of a rank of its host has that one write half of it, if it "
-     "waits just then. auto asks a rank that has not helped four times at every seventeenth read, and "
-     "where a trial begins. With never this rank does not help others either."},
+     "Whether a rank that reads ordinary memory of a rank of its host has that one write half of it or "
+     "feed it, if it waits. auto asks a rank that has not four times at every 17th read, and in trials. "
+     "With never this rank does neither for others."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",
      "The libfabric provider that ofi uses."},
@@ -172,10 +172,10 @@ static const struct weft_setting rows[] = {
      NULL, NULL, "The traffic class in the packets' headers. With RoCE its upper six bits are the DSCP."},
     {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
-    {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pipe,pull", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
-     "How ranks of one host read ordinary memory of this one. auto measures what is faster,"
-     " per peer and size, and whether collectives stage it; pull is process_vm_readv(), and a pipe where the "
-     "kernel forbids that."},
+    {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 3, 0, "auto,pipe,pull,fed", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
+     NULL,
+     "How ranks of one host read ordinary memory of this one. auto measures what is faster, per peer and "
+     "size: pull (process_vm_readv) or fed (both copy), and whether collectives stage it."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

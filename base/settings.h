@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <weft/transport.h>
 
+/* How ranks of one host read ordinary memory. */
+enum weft_way { WEFT_WAY_AUTO, WEFT_WAY_PIPE, WEFT_WAY_PULL, WEFT_WAY_FED };
+
 struct weft_settings {
     int64_t timeout_ms;   /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */
     int64_t report_ms;    /* WEFT_REPORT_MS: calls that take longer are reported to the log; -1 none */
@@ -37,7 +40,7 @@ struct weft_settings {
     int64_t
         device_collective_bytes; /* WEFT_DEVICE_COLLECTIVE_BYTES: the largest call that can be one, 0 none */
     int64_t direct;              /* WEFT_DIRECT: 1 single-copy between ranks of one host, 0 staged */
-    int64_t way_shm;             /* WEFT_WAY_SHM: 0 what is faster, 1 pipe, 2 pull (not agreed) */
+    int64_t way_shm;             /* WEFT_WAY_SHM: enum weft_way (not agreed) */
     int64_t help_shm;            /* WEFT_HELP_SHM: enum weft_help of include/weft/transport.h (not agreed) */
     int64_t strict;              /* WEFT_STRICT: 1: one association for every algorithm and size */
     int64_t spin_us;             /* WEFT_SPIN_US: polling before a waiting call sleeps (not agreed) */

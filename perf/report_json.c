@@ -216,6 +216,7 @@ static json_t *summary(const struct perf_result *result)
     json_object_set_new(moved, "bytes_pulled", json_integer((json_int_t)stats->bytes_pulled));
     json_object_set_new(moved, "bytes_offered", json_integer((json_int_t)stats->bytes_offered));
     json_object_set_new(moved, "bytes_helped", json_integer((json_int_t)stats->bytes_helped));
+    json_object_set_new(moved, "bytes_fed", json_integer((json_int_t)stats->bytes_fed));
     json_object_set_new(object, "wrong", json_integer((json_int_t)result->wrong));
     json_object_set_new(object, "damaged", json_integer((json_int_t)result->damaged));
     json_object_set_new(object, "missed", json_integer(result->missed));

@@ -177,9 +177,10 @@ static void print_stats(const weft_comm_stats *stats)
         printf("# Of these, in a host  : %llu mapped, %llu by pipes, %llu pulled\n",
                (unsigned long long)stats->bytes_mapped, (unsigned long long)stats->bytes_piped,
                (unsigned long long)stats->bytes_pulled);
-    if (stats->bytes_offered)
-        printf("# Of what is pulled    : %llu offered to its owners, %llu written by them\n",
-               (unsigned long long)stats->bytes_offered, (unsigned long long)stats->bytes_helped);
+    if (stats->bytes_offered || stats->bytes_fed)
+        printf("# Of what is pulled    : %llu fed; %llu offered to its owners, %llu written by them\n",
+               (unsigned long long)stats->bytes_fed, (unsigned long long)stats->bytes_offered,
+               (unsigned long long)stats->bytes_helped);
     printf("# Calls and messages   : %llu collectives, %llu by the fast path, %llu messages (all ranks)\n#\n",
            (unsigned long long)stats->operations, (unsigned long long)stats->fast_path,
            (unsigned long long)stats->messages);

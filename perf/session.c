@@ -172,6 +172,7 @@ int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
         sum.bytes_pulled += all[rank].bytes_pulled;
         sum.bytes_offered += all[rank].bytes_offered;
         sum.bytes_helped += all[rank].bytes_helped;
+        sum.bytes_fed += all[rank].bytes_fed;
         sum.messages += all[rank].messages;
         sum.fast_path += all[rank].fast_path;
     }

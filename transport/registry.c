@@ -199,11 +199,6 @@ static int absent_link_help(struct weft_link *link, struct weft_link_help *help)
     return WEFT_UNSUPPORTED;
 }
 
-static void absent_expose_timed(struct weft_link *link, struct weft_token *token)
-{
-    (void)link, (void)token;
-}
-
 static int absent_link_flags(struct weft_link *link, uint32_t *flags)
 {
     (void)link;
@@ -242,7 +237,6 @@ static const struct weft_transport_ops absent = {
     .reg_source = absent_reg_source,
     .reg_device = absent_reg_device,
     .link_help = absent_link_help,
-    .expose_timed = absent_expose_timed,
 };
 
 static void abandoned_close(struct weft_transport *transport)
@@ -314,7 +308,6 @@ static void fill(struct weft_transport_ops *ops)
     ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;
     ops->reg_device = ops->reg_device ? ops->reg_device : absent.reg_device;
     ops->link_help = ops->link_help ? ops->link_help : absent.link_help;
-    ops->expose_timed = ops->expose_timed ? ops->expose_timed : absent.expose_timed;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

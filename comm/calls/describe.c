@@ -49,7 +49,8 @@ static int describe_message(const struct weft_comm *comm, int is_received, int r
                          "%zu elements of type %d: expected a type, and bytes that can be counted", count,
                          (int)dtype);
     weft_context_lock(comm->context);
-    made->algorithm = is_received ? weft_p2p_help(comm->p2p, (uint32_t)rank, made->why, sizeof made->why)
+    made->algorithm = is_received ? weft_p2p_help(comm->p2p, (uint32_t)rank, count * element_bytes, made->why,
+                                                  sizeof made->why)
                                   : weft_p2p_way(comm->p2p, (uint32_t)rank, memory, count * element_bytes,
                                                  made->why, sizeof made->why);
     made->transport =

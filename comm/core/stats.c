@@ -25,6 +25,7 @@ static void count_links(const struct weft_comm *comm, weft_comm_stats *now)
             continue;
         now->bytes_offered += help.bytes_offered;
         now->bytes_helped += help.bytes_helped;
+        now->bytes_fed += help.bytes_fed;
     }
 }
 

@@ -12,8 +12,6 @@ _Static_assert(offsetof(struct weft_exec_op, status) == 0, "who asks for the sta
 
 static void free_tables(struct weft_exec *exec)
 {
-    for (uint32_t r = 0; exec->peers && r < exec->options.ranks; r++)
-        free(exec->peers[r].ways);
     free(exec->peers);
     free(exec->senders);
     free(exec->early_counts);

@@ -51,8 +51,7 @@ struct weft_exec_peer {
     uint32_t transport;     /* index for region lookups */
     uint64_t process;       /* its process (devmem/share.h) where that is on this machine, otherwise 0 */
     uint32_t refusals_left; /* the executor's: messages to it until device memory is offered again */
-    int fixed_way;          /* setting WEFT_WAY_SHM: enum weft_way; -1: what is faster */
-    struct weft_ways *ways; /* the executor's; NULL: nothing has been offered yet */
+    int by_pipe;            /* setting WEFT_WAY_SHM: pipe */
 };
 
 /* Bytes that a device copies into staging, or that it takes from there, count as staged at that end: also those that come in
@@ -207,12 +206,6 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
  * not start or end anything of the executor. */
 typedef void weft_exec_ended(void *arg, int status);
 
-/* How a send has gone. */
-struct weft_exec_took {
-    uint8_t way;     /* WEFT_TRANSFER_WAY(); 0: in none of these ways */
-    int64_t cost_ns; /* from the offer until the peer had all of it; 0: not known */
-};
-
 struct weft_exec_transfer {
     const void *source; /* what is sent, or NULL */
     void *destination;  /* where it is received, or NULL */
@@ -221,18 +214,13 @@ struct weft_exec_transfer {
     int streaming; /* as in weft_exec_request */
     struct weft_command_queue *commands;
     int on_host;
-    struct weft_exec_took *took; /* a send's: filled when the peer has it all. NULL: not measured */
-    uint8_t way;                 /* a send's: WEFT_TRANSFER_WAY() of the way it takes; 0: as is faster */
+    int64_t *took_ns; /* a send's: from the offer until the peer had all of it. NULL: not measured */
     const struct weft_token
         *offered; /* a receive's, of all of the message: the peer runs no transfer. NULL: it does. Copied */
     weft_exec_ended *ended;
     void *arg;
 };
 
-#define WEFT_TRANSFER_WAY(way) ((uint8_t)((way) + 1))
-
-/* Messages of about so many bytes to the rank go this way (enum weft_way) from now on: says so in the log. */
-void weft_exec_way_changed(uint32_t rank, size_t bytes, int way);
 /* Whether a message of so many bytes from this peer is one that a receive may take as offered. */
 static inline int weft_exec_may_take(const struct weft_exec_peer *peer, uint64_t bytes)
 {

@@ -107,9 +107,7 @@ struct weft_inflight {
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been announced */
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
-    uint8_t is_timed;         /* SEND: enum weft_timed; its way is measured, from offered_ns on */
     uint8_t is_chosen;        /* SEND: it is staged because that is faster */
-    uint8_t way;              /* SEND of a transfer: as in weft_exec_transfer */
     uint8_t is_unanswered;    /* RECV: the sender runs no transfer, and hears of its end alone */
     union {                   /* when the memory is shared */
         uint8_t *guard;       /* SEND: the memory behind the token */
@@ -124,7 +122,7 @@ struct weft_inflight {
     struct weft_region *region; /* PUT: of the memory that is advertised or sent */
     size_t piped_bytes;         /* SEND: bytes passed into the pipe */
     int64_t offered_ns;
-    struct weft_exec_took *took; /* SEND of a transfer that is measured */
+    int64_t *took_ns; /* SEND of a transfer that is measured, from offered_ns on */
     struct weft_token token;
     struct weft_rbuf rbufs[WEFT_RBUFS];
 };

@@ -4,7 +4,6 @@
 
 #include "algos/step_print.h"
 #include "comm/exec/internal.h"
-#include "comm/exec/ways.h"
 
 #define LINES_MAX 8   /* of one operation: a window may hold 64 steps */
 #define WAITS_MAX 128 /* bytes of what names a device */
@@ -48,8 +47,6 @@ size_t weft_exec_bytes(const struct weft_exec *exec)
     bytes += exec->spare_ops ? op_bytes(exec->spare_ops) : 0;
     for (int i = 0; i < WEFT_STEP_SOURCES_MAX; i++)
         bytes += exec->scratch[i] ? exec->scratch_bytes[i] : 0;
-    for (uint32_t r = 0; r < exec->options.ranks; r++)
-        bytes += exec->peers[r].ways ? sizeof *exec->peers[r].ways : 0;
     bytes += exec->staging ? sizeof *exec->staging : 0;
     if (exec->collectives)
         bytes += exec->options.devices->bytes(exec);

@@ -5,8 +5,8 @@
  *          be ahead of the peer: credit.c.
  *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
- *          Memory that the peer cannot map goes through a pipe, by page references, where one is free, or is pulled: what
- *          is faster (ways.h). Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of
+ *          Memory that the peer cannot map is pulled, or goes through a pipe, by page references, where the kernel forbids that and one
+ *          is free. Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of
  *          WEFT_STAGES slices in memory that it can map (staged; counted as such). So they do where a collective has been
  *          measured to be faster that way (staging.h).
  *   put    tokens of receive buffers from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
@@ -24,7 +24,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec/internal.h"
-#include "comm/exec/ways.h"
 
 #define STAGED_MAX  8   /* SENDs that are staged at a time because that is faster */
 #define REFUSED_FOR 256 /* messages that are staged after a refusal, until the next try */
@@ -69,49 +68,6 @@ static int advance_eager(struct weft_exec_op *op, struct weft_inflight *inflight
     return WEFT_OK;
 }
 
-/* Whether the peer shall pull memory that could go through a pipe. Where not all of it is final the time would be that of other steps, and is
- * not taken. */
-static int is_pulled(struct weft_inflight *inflight, struct weft_exec_peer *peer, uint32_t flags,
-                     int is_final)
-{
-    if (!(flags & WEFT_LINK_PEER_PULLS))
-        return 0;
-    if (inflight->way)
-        return inflight->way == WEFT_TRANSFER_WAY(WEFT_WAY_PULL);
-    if (peer->fixed_way >= 0)
-        return peer->fixed_way == WEFT_WAY_PULL;
-    if (!peer->ways && (peer->ways = malloc(sizeof *peer->ways)))
-        weft_ways_open(peer->ways);
-    if (!peer->ways)
-        return 0;
-    if (!is_final)
-        return weft_ways_taken(peer->ways, inflight->length) == WEFT_WAY_PULL;
-    int is_timed, pulled = weft_ways_next(peer->ways, inflight->length, &is_timed) == WEFT_WAY_PULL;
-    if (is_timed) {
-        inflight->is_timed = (uint8_t)is_timed;
-        inflight->offered_ns = weft_clock_ns();
-    }
-    return pulled;
-}
-
-void weft_exec_way_changed(uint32_t rank, size_t bytes, int way)
-{
-    weft_log(WEFT_LOG_DEBUG, "messages of about %zu bytes to rank %u are faster %s now", bytes, rank,
-             way == WEFT_WAY_PIPE ? "by a pipe" : "pulled");
-}
-
-/* The peer has taken all of it. */
-static void measure(struct weft_exec_op *op, const struct weft_inflight *inflight)
-{
-    struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
-    enum weft_way way = inflight->piped ? WEFT_WAY_PIPE : WEFT_WAY_PULL;
-    int64_t cost_ns = weft_clock_ns() - inflight->offered_ns;
-    if (!op->window)
-        *inflight->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(way), cost_ns};
-    else if (weft_ways_observe(peer->ways, inflight->length, way, cost_ns))
-        weft_exec_way_changed(inflight->rank, inflight->length, way);
-}
-
 /* Whether the operation stages what could be read where it is (staging.h), and there is memory for it. */
 static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
@@ -131,19 +87,21 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
 
 /* Offers the memory itself. WEFT_UNSUPPORTED: it is to be staged. */
 static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
-                        uint32_t flags, int is_final)
+                        uint32_t flags)
 {
-    if (inflight->is_timed)
+    if (inflight->took_ns)
         inflight->offered_ns = weft_clock_ns();
-    int status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
+    int is_pulled = flags & WEFT_LINK_PEER_PULLS && !peer->by_pipe, status = WEFT_UNSUPPORTED;
+    if (!is_pulled || (op->window && op->window->trial.stages))
+        status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
                                       inflight->slice_bytes, &inflight->token, &inflight->pipe_index);
-    /* Memory of weft_mem_alloc() is neither. */
+    /* Memory of weft_mem_alloc() is neither: there is no pipe for it. */
     if ((status == WEFT_OK || status == WEFT_AGAIN) && is_staged(op, inflight, peer, flags)) {
         if (status == WEFT_OK)
             peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
         return WEFT_UNSUPPORTED;
     }
-    if (status == WEFT_OK && !is_pulled(inflight, peer, flags, is_final)) {
+    if (status == WEFT_OK && !is_pulled) {
         inflight->have_token = inflight->piped = 1;
         inflight->piped_bytes = 0;
         return WEFT_OK;
@@ -152,14 +110,11 @@ static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight,
         peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
     status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
-    if (status == WEFT_OK && inflight->is_timed == WEFT_TIMED_FIRST)
-        peer->ops->expose_timed(peer->link, &inflight->token);
     return status;
 }
 
 /* Decides between reading in place and staging, and makes the token. WEFT_AGAIN while the link comes up. */
-static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
-                      int is_final)
+static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer)
 {
     uint32_t flags;
     char why[200] = "";
@@ -167,7 +122,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
     if (status != WEFT_OK)
         return status;
     int is_meant = peer->stage_only || op->device || inflight->is_chosen;
-    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags, is_final);
+    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags);
     if (status != WEFT_UNSUPPORTED)
         return status;
     is_meant |= inflight->is_chosen;
@@ -241,7 +196,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight,
         return WEFT_OK;
     struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     if (!inflight->have_token) {
-        int status = make_offer(op, inflight, peer, ready == inflight->slices);
+        int status = make_offer(op, inflight, peer);
         if (status == WEFT_AGAIN)
             weft_inflight_block(op, inflight);
         if (status != WEFT_OK)
@@ -391,8 +346,8 @@ void weft_send_taken(struct weft_exec_op *op, struct weft_inflight *inflight, ui
 {
     if (inflight->staging || inflight->piped)
         weft_inflight_again(op, inflight);
-    if (inflight->is_timed && slices == inflight->slices && !inflight->staging)
-        measure(op, inflight);
+    if (inflight->took_ns && slices == inflight->slices && !inflight->staging)
+        *inflight->took_ns = weft_clock_ns() - inflight->offered_ns;
     set_done(op, inflight, weft_slices_bytes(inflight, slices));
 }
 

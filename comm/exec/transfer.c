@@ -193,9 +193,7 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
     slot->transfer = transfer;
     exec->transfers.running++;
     int status = weft_inflight_open(op, inflight, wanted->peer);
-    inflight->way = wanted->way;
-    inflight->is_timed = wanted->took != NULL;
-    inflight->took = wanted->took;
+    inflight->took_ns = wanted->took_ns;
     if (status == WEFT_OK && wanted->offered)
         status = weft_recv_offered(op, inflight, wanted->offered);
     if (status == WEFT_OK && wanted->commands)

@@ -3,7 +3,7 @@
  *
  * Up to the eager limit a message goes inside. Over shared memory one a little longer does so where that is faster: between processors that
  * share a cache two copies through it take half of the time of an announcement, an answer and the kernel's copy; between others they take
- * longer. Which it is is measured (comm/exec/ways.h). An announced message costs the time from where both ends have met until the receiver has all of it, so that nobody's being
+ * longer. Which it is is measured (base/choice.h). An announced message costs the time from where both ends have met until the receiver has all of it, so that nobody's being
  * late counts. One that goes inside costs what
  * writing it takes here and what reading it takes there, which the peer says with the credit that it gives back; until then it is thought to be the
  * same. Memory that the peer maps is announced, and read there.

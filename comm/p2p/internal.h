@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/exec/ways.h"
+#include "base/choice.h"
 #include "comm/p2p/p2p.h"
 
 /* A message that no receive has taken. */
@@ -73,7 +73,6 @@ struct weft_p2p_peer {
     uint32_t read_ns;      /* what 8 KiB of it have taken at least since the peer heard; 0: not known */
     uint32_t their_read_ns;    /* and what it takes the peer; 0: not known */
     struct weft_choice inside; /* of messages a little above the eager limit: enum weft_p2p_way */
-    struct weft_ways *ways;    /* of those that are announced; NULL: none has been yet */
 };
 
 #define WEFT_P2P_SCALE_BYTES 8192 /* costs of messages that may go inside are those of one so long */
@@ -134,18 +133,10 @@ void weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t take
 void weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns);
 
 /* offer.c */
-/* A send is about to be announced: decides which way it goes, and whether its memory is offered. Any number of times. */
-void weft_p2p_offer(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
-                    struct weft_request *request);
+/* A send is about to be announced: decides whether its memory is offered. Any number of times. */
+void weft_p2p_offer(struct weft_p2p *p2p, const struct weft_exec_peer *link, struct weft_request *request);
 /* A send's offer ends. Unless the receiver has taken the message, or will not take it so, the memory is taken back. */
 void weft_p2p_offer_end(struct weft_p2p *p2p, struct weft_request *request, int is_over);
-/* Whether a send that is announced is measured. */
-static inline int weft_p2p_is_timed(const struct weft_request *request)
-{
-    return request->is_inside_timed || request->is_way_timed;
-}
-/* Such a send is over, as request->took says. */
-void weft_p2p_went_announced(struct weft_p2p_peer *peer, const struct weft_request *request);
 
 /* local.c */
 int weft_p2p_send_local(struct weft_p2p *p2p, struct weft_request *request);

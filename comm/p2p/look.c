@@ -70,7 +70,7 @@ size_t weft_p2p_bytes(const struct weft_p2p *p2p)
     bytes += p2p->peers ? p2p->options.ranks * sizeof(struct weft_p2p_peer *) : 0;
     for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
         if (p2p->peers[r])
-            bytes += sizeof *p2p->peers[r] + (p2p->peers[r]->ways ? sizeof *p2p->peers[r]->ways : 0);
+            bytes += sizeof *p2p->peers[r];
     for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++) {
         const struct weft_arrived *arrived = NULL;
         while ((arrived = weft_match_next(&p2p->match, space, arrived))) {

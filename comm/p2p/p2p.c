@@ -45,11 +45,8 @@ void weft_p2p_close(struct weft_p2p *p2p)
         return;
     weft_p2p_fail(p2p, WEFT_CANCELLED);
     weft_match_close(&p2p->match);
-    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++) {
-        if (p2p->peers[r])
-            free(p2p->peers[r]->ways);
+    for (uint32_t r = 0; r < p2p->options.ranks && p2p->peers; r++)
         free(p2p->peers[r]);
-    }
     free(p2p->peers);
     free(p2p);
 }
@@ -145,15 +142,14 @@ static void feed(struct weft_p2p *p2p)
 static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const struct weft_exec_peer *link,
                     struct weft_request *request)
 {
-    weft_p2p_offer(p2p, peer, link, request);
-    request->is_inside_timed =
-        peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
-    request->took = (struct weft_exec_took){0};
+    weft_p2p_offer(p2p, link, request);
+    request->is_timed = peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
+    request->took_ns = 0;
     struct weft_wire_announce announce = {.bytes = request->bytes};
     if (request->is_offered)
         announce.token = request->offer;
     struct weft_wire_header header = {
-        .op = request->id, .count = (uint64_t)request->tag, .slice = weft_p2p_is_timed(request)};
+        .op = request->id, .count = (uint64_t)request->tag, .slice = request->is_timed};
     int status =
         weft_p2p_post(p2p, link, WEFT_WIRE_ANNOUNCE, &header, &announce,
                       request->is_offered ? sizeof announce : offsetof(struct weft_wire_announce, token));

@@ -95,13 +95,11 @@ struct weft_request {
     uint8_t state;
     uint8_t own; /* status is this request's alone: the communicator goes on */
     uint8_t is_offered;
-    uint8_t is_taken;        /* receive: what was offered is here, and the sender has not been answered yet */
-    uint8_t is_decided;      /* send: whether it is offered, and way */
-    uint8_t way;             /* send: as in weft_exec_transfer */
-    uint8_t is_inside_timed; /* send: it is measured, as one that could have gone inside; */
-    uint8_t is_way_timed;    /* as one that goes this way */
-    uint8_t is_asked;        /* receive: the sender of what is offered wants to know how long reading takes */
-    int32_t found;           /* receive: what has been matched. -1: nothing yet */
+    uint8_t is_taken;   /* receive: what was offered is here, and the sender has not been answered yet */
+    uint8_t is_decided; /* send: whether it is offered */
+    uint8_t is_timed;   /* send: it is measured, as one that could have gone inside */
+    uint8_t is_asked;   /* receive: the sender of what is offered wants to know how long reading takes */
+    int32_t found;      /* receive: what has been matched. -1: nothing yet */
     int64_t found_tag;
     uint64_t found_bytes;
     uint32_t id, peer_id;
@@ -113,7 +111,7 @@ struct weft_request {
     struct weft_arrived *local; /* send to the rank itself */
     struct weft_request *next, *previous; /* all that have not ended, oldest first */
     struct weft_request *after;           /* in a queue of the peer */
-    struct weft_exec_took took;           /* a send that is measured */
+    int64_t took_ns;                      /* a send that is measured; 0: it cannot be said */
     int64_t read_ns;         /* receive: when reading what is offered has begun; then what it has taken */
     struct weft_token offer; /* where is_offered: of the memory of a send, or of what a receive has found */
     int64_t since_ns;        /* for reports; 0: not looked at yet */
@@ -202,8 +200,8 @@ const struct weft_p2p_stats *weft_p2p_get_stats(const struct weft_p2p *p2p);
 /* Which way a message of the program's to the rank would go now: static; and why, as snprintf() writes it. [lock] */
 const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,
                          size_t capacity);
-/* Likewise whether a rank helps with what is pulled from it: "helped", "alone" or "-". [lock] */
-const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, char *why, size_t capacity);
+/* Likewise how so many bytes would be read of a rank's ordinary memory: "fed", "helped", "alone" or "-". [lock] */
+const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, char *why, size_t capacity);
 /* Memory in use, with the messages that no receive has taken. */
 size_t weft_p2p_bytes(const struct weft_p2p *p2p);
 /* The request that has run longest, NULL when none runs; the others by next. */

@@ -85,8 +85,7 @@ void weft_request_begin(struct weft_p2p *p2p, struct weft_request *request, enum
     request->status = WEFT_AGAIN;
     request->state = (uint8_t)state;
     request->is_offered = request->is_taken = request->is_decided = 0;
-    request->way = request->is_inside_timed = request->is_way_timed = 0;
-    request->is_asked = 0;
+    request->is_timed = request->is_asked = 0;
     request->found = -1;
     request->next = NULL;
     request->previous = p2p->tail;

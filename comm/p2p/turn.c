@@ -57,8 +57,8 @@ static void transfer_ended(void *arg, int status)
             take_offer(p2p, peer, request);
             return;
         }
-    } else if (weft_p2p_is_timed(request) && status == WEFT_OK) {
-        weft_p2p_went_announced(peer, request);
+    } else if (request->is_timed && status == WEFT_OK) {
+        weft_p2p_inside_observe(peer, request->bytes, request->took_ns);
     }
     weft_request_end(p2p, request, status);
 }
@@ -75,8 +75,7 @@ static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, ui
         .peer_id = request->peer_id,
         .streaming = bytes >= STREAMING_BYTES,
         .on_host = request->where.on_host,
-        .took = request->sends && weft_p2p_is_timed(request) ? &request->took : NULL,
-        .way = request->sends ? request->way : 0,
+        .took_ns = request->sends && request->is_timed ? &request->took_ns : NULL,
         .offered = request->sends || !request->is_offered ? NULL : &request->offer,
         .ended = transfer_ended,
         .arg = request};
@@ -100,11 +99,8 @@ int weft_request_go(struct weft_p2p *p2p, struct weft_request *request, uint32_t
         return start_transfer(p2p, request, (uint32_t)request->peer);
     }
     weft_exec_transfer_release(p2p->options.exec, request->id);
-    if (weft_p2p_is_timed(request)) {
-        if (request->is_offered && read_ns)
-            request->took = (struct weft_exec_took){WEFT_TRANSFER_WAY(WEFT_WAY_PULL), read_ns};
-        weft_p2p_went_announced(p2p->peers[request->peer], request);
-    }
+    if (request->is_timed)
+        weft_p2p_inside_observe(p2p->peers[request->peer], request->bytes, request->is_offered ? read_ns : 0);
     weft_request_end(p2p, request, WEFT_OK);
     return WEFT_OK;
 }

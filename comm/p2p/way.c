@@ -30,20 +30,13 @@ static const char *say_measured(const struct words *words, const char *const nam
     return names[taken];
 }
 
-static const char *ordinary(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, size_t bytes,
-                            uint32_t flags, const struct words *words)
+static const char *ordinary(const struct weft_exec_peer *link, uint32_t flags, const struct words *words)
 {
-    static const char *const names[WEFT_WAYS] = {[WEFT_WAY_PIPE] = "pipe", [WEFT_WAY_PULL] = "pulled"};
-    uint64_t costs_ns[WEFT_WAYS] = {0};
-    size_t of_bytes = bytes;
     if (!(flags & WEFT_LINK_PEER_PULLS))
         return say(words, "pipe", "the rank cannot read this process's memory by itself");
-    if (link->fixed_way >= 0)
-        return say(words, names[link->fixed_way], "WEFT_WAY_SHM says so");
-    if (!peer || !peer->ways)
-        return say_measured(words, names, WEFT_WAY_PIPE, costs_ns, of_bytes);
-    enum weft_way taken = weft_ways_costs(peer->ways, bytes, costs_ns, &of_bytes);
-    return say_measured(words, names, (int)taken, costs_ns, of_bytes);
+    if (link->by_pipe)
+        return say(words, "pipe", "WEFT_WAY_SHM says so");
+    return say(words, "pulled", "the rank reads this process's memory, or is fed: as it finds faster");
 }
 
 /* A message that may be read where it is. */
@@ -64,10 +57,10 @@ static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p
     }
     if (link->stage_only)
         return say(words, "staged", "WEFT_DIRECT is 0");
-    return ordinary(peer, link, bytes, flags, words);
+    return ordinary(link, flags, words);
 }
 
-const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, char *why, size_t capacity)
+const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, char *why, size_t capacity)
 {
     const struct words words = {.why = why, .capacity = capacity};
     struct weft_link_help help = {.size = sizeof help};
@@ -77,9 +70,11 @@ const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, char *why, size_t
     if (!weft_exec_link(p2p->options.exec, rank) ||
         weft_exec_connect(p2p->options.exec, rank, &link) != WEFT_OK)
         return say(&words, "-", "there is no link to the rank yet");
+    help.bytes =
+        bytes < link->slice_bytes ? bytes : link->slice_bytes; /* of a longer one each read is a slice */
     if (link->ops->link_help(link->link, &help) != WEFT_OK)
         return say(&words, "-", "nothing is pulled over this transport");
-    return say(&words, help.is_offered ? "helped" : "alone", help.why);
+    return say(&words, help.is_fed ? "fed" : help.is_offered ? "helped" : "alone", help.why);
 }
 
 const char *weft_p2p_way(struct weft_p2p *p2p, uint32_t rank, const void *memory, size_t bytes, char *why,

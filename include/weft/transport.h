@@ -135,14 +135,24 @@ enum weft_help {
     WEFT_HELP_NEVER,  /* this instance neither asks nor helps */
 };
 
+/* Whether the owner of ordinary memory feeds those that read it: both copy, through memory that stays in a cache. */
+enum weft_fed {
+    WEFT_FED_AUTO,   /* where the reader finds that faster than the kernel's copy */
+    WEFT_FED_NEVER,  /* of this instance's memory nobody is fed */
+    WEFT_FED_ALWAYS, /* whoever asks is, and readers ask whatever is faster: as often as WEFT_HELP_* has it */
+};
+
 /* What has come of that, for link_help(). */
 struct weft_link_help {
     size_t size; /* of this struct, as the caller knows it */
     uint64_t
         bytes_offered; /* of what pull() has read over the link: those that its owner might have written */
     uint64_t bytes_helped; /* and those that it has */
-    int is_offered;        /* 1: the next large read is offered */
+    int is_offered;        /* 1: the next large read by the kernel is offered */
     char why[116];         /* a line for people on why, or why not */
+    uint64_t bytes;        /* by the caller: of the reads that it asks about */
+    uint64_t bytes_fed;    /* and, not among those offered, what the owner has fed */
+    int is_fed;            /* 1: a read of so many bytes is fed */
 };
 
 /* What the context gives a transport when it opens it. Strings and tables live until close(). */
@@ -174,6 +184,7 @@ struct weft_transport_params {
     const struct weft_verbs_settings *verbs; /* NULL: the defaults */
     int device_memory; /* 1: reg_device() may be called; an instance that was opened without may refuse */
     int help;          /* shm: enum weft_help */
+    int fed;           /* shm: enum weft_fed */
 };
 
 struct weft_transport_ops {
@@ -316,9 +327,6 @@ struct weft_transport_ops {
                       struct weft_region **region);
     /* What came of having link's peer help with pull(). WEFT_UNSUPPORTED: nobody helps here. */
     int (*link_help)(struct weft_link *link, struct weft_link_help *help);
-    /* Of memory that expose() has described just now: the caller measures how long the peer takes to read it. The token, which is
-     * changed, has it read as fast as can be. */
-    void (*expose_timed)(struct weft_link *link, struct weft_token *token);
 };
 
 enum weft_link_flags {

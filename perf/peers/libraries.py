@@ -265,7 +265,8 @@ TABLES = {
         "make": lambda build, folder, cpus: [
             weft(build, 2, name, {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **settings})
             for name, settings in (("weft-free", {}), ("fixed-pipe", {"WEFT_WAY_SHM": "pipe"}),
-                                   ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-staged", {"WEFT_DIRECT": "0"}))],
+                                   ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-fed", {"WEFT_WAY_SHM": "fed"}),
+                                   ("fixed-staged", {"WEFT_DIRECT": "0"}))],
     },
     "over": {
         "title": "4 ranks on 2 processors, shared memory",

@@ -7,6 +7,7 @@
  *   DIALER    from a listener that a link has dialled: challenge, welcome (right or not), then a frame
  *   RING      records in the ring of a peer that is welcome
  *   TOKEN     tokens in messages of such a peer
+ *   FEED      what such a peer wants to be fed with, of memory that it may read some of
  *
  * One instance lives through all inputs, and after each an honest peer must still be heard.
  */
@@ -28,7 +29,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { STRANGER, FRAMES, DIALER, RING, TOKEN, READERS };
+enum { STRANGER, FRAMES, DIALER, RING, TOKEN, FEED, READERS };
 
 #define WATCHED_MAX 512
 
@@ -380,6 +381,44 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
     ops.exposed(to_friend, &token);
 }
 
+/* Eight bytes are a wish: where, how much, which cell, the slices, what is free, and whether it is a new one. */
+static void fuzz_feed(unsigned variant, const uint8_t *data, size_t size)
+{
+    enum { BYTES = 20000 };
+    struct weft_token token;
+    struct shm_token inside;
+    uint8_t *memory = malloc(BYTES);
+    int is_exposed = 1;
+    must(memory != NULL);
+    memset(memory, 7, BYTES);
+    if (ops.expose(to_friend, NULL, memory, BYTES, &token) != WEFT_OK) {
+        free(memory);
+        return; /* the kernel lets nobody read it */
+    }
+    memcpy(&inside, &token, sizeof inside);
+    struct shm_feed *feed = &((struct shm_ring_control *)(void *)to_friend->ring.memory)->feed;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t from = (uint64_t)data[0] << (data[0] & 1 ? 7 : 56),
+                 bytes = (uint64_t)data[1] << (data[2] & 31);
+        feed->source = inside.offset + from;
+        feed->bytes = bytes;
+        feed->cell = data[3] & 1 ? inside.cell : (uint32_t)data[3] << (data[4] & 7);
+        feed->slice_blocks = data[4];
+        feed->freed = data[5] & 1 ? feed->wanted : (uint64_t)data[5] << (data[6] & 63);
+        feed->wanted = data[6] & 1 ? feed->wanted : (uint64_t)data[7] << (data[6] & 56);
+        if (data[7] == 255 && is_exposed) {
+            ops.unexpose(to_friend, &token, variant & 1);
+            is_exposed = 0;
+        }
+        turn();
+    }
+    if (is_exposed)
+        ops.unexpose(to_friend, &token, variant & 1);
+    feed->wanted = 0;
+    turn();
+    free(memory);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2 || size > 8192)
@@ -396,6 +435,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_dialer(variant, data, size);
     else if (reader == RING)
         fuzz_ring(data, size);
+    else if (reader == FEED)
+        fuzz_feed(variant, data, size);
     else
         fuzz_token(variant, data, size);
     turn();

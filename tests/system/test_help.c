@@ -309,7 +309,7 @@ static void test_asked(void **state)
 {
     static const struct asked all[] = {
         {{"auto", "auto"}, WRITES, MESSAGES, "helped", "written 1572864 of 1572864 bytes", 0},
-        {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "not helped 24 times; every 17th read", 0},
+        {{"auto", "auto"}, REFUSES, 4 + 1, "alone", "neither helped nor fed 24 times; every 17th read", 0},
         {{"auto", "auto"}, FORBIDS, 1, "alone", "the rank does not help", 1},
         {{"always", "always"}, IS_MISSING, 1, "alone", "the rank does not help", 1},
         {{"auto", "always"}, REFUSES, MESSAGES, "helped", "WEFT_HELP_SHM", 0},

@@ -19,19 +19,17 @@
 #include "base/fence.h"
 #include "transport/shm/shm_private.h"
 
-#define CELL_SHARED 0u
-
 void shm_cells_init(struct weft_transport *transport)
 {
     for (uint32_t i = 1; i < SHM_CELLS; i++)
         transport->free_cells[transport->free_cell_count++] = (uint16_t)(SHM_CELLS - i);
 }
 
-/* poll() looks whether it can help with those (help.c). What shares a cell is left out. */
+/* poll() looks whether it can help with those or feed them (help.c, feed.c). What shares a cell is left out. */
 static void count_exposure(struct weft_link *link, const struct shm_token *token, int more)
 {
-    if (token->kind != SHM_TOKEN_ADDRESS || token->cell == CELL_SHARED ||
-        token->size < SHM_HELPED_BYTES_MIN || (more < 0 && !link->exposures))
+    if (token->kind != SHM_TOKEN_ADDRESS || token->cell == SHM_CELL_SHARED ||
+        token->size < SHM_FED_BYTES_MIN || (more < 0 && !link->exposures))
         return;
     void *memory = (void *)(uintptr_t)token->offset;
     link->transport->exposed[token->cell] = (struct iovec){memory, more > 0 ? token->size : 0};
@@ -51,7 +49,7 @@ int shm_cell_covers(const struct weft_transport *transport, uint32_t cell, const
 void shm_cell_take(struct weft_link *link, struct shm_token *token)
 {
     struct weft_transport *transport = link->transport;
-    uint32_t cell = CELL_SHARED;
+    uint32_t cell = SHM_CELL_SHARED;
     if (transport->free_cell_count)
         cell = transport->free_cells[--transport->free_cell_count];
     token->cell = cell;
@@ -72,7 +70,7 @@ void shm_unexpose(struct weft_link *link, const struct weft_token *bytes, int ta
         atomic_fetch_add_explicit(&transport->control->cells[token.cell], 1, memory_order_relaxed);
         weft_fence_full(); /* before anything that the caller writes */
     }
-    if (token.cell != CELL_SHARED && transport->free_cell_count < SHM_CELLS)
+    if (token.cell != SHM_CELL_SHARED && transport->free_cell_count < SHM_CELLS)
         transport->free_cells[transport->free_cell_count++] = (uint16_t)token.cell;
 }
 

@@ -33,7 +33,7 @@ static int control_take(struct shm_peer *peer, struct weft_transport *transport,
     void *control;
     if (atomic_load_explicit(&peer->control, memory_order_relaxed))
         return WEFT_OK;
-    int status = shm_memfd_map(transport, fd, SHM_CONTROL_BYTES, 0, 1, &control);
+    int status = shm_memfd_map(transport, fd, SHM_CONTROL_BYTES, 0, SHM_CONTROL_BYTES, &control);
     if (status == WEFT_OK)
         atomic_store_explicit(&peer->control, control, memory_order_release);
     return status;
@@ -58,7 +58,8 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
     if (status)
         return status;
     /* The receiver touches the pages first, so that they lie near it. */
-    status = shm_memfd_map(transport, fds[0], SHM_RING_BYTES, 1, 1, &memory);
+    status =
+        shm_memfd_map(transport, fds[0], SHM_RING_BYTES, 1, SHM_RING_CONTROL + SHM_RING_RECORDS, &memory);
     if (status)
         return status;
     struct shm_frame reply = {.magic = SHM_FRAME_MAGIC,

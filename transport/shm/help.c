@@ -20,11 +20,8 @@
  * it copy what it has taken back. It looks whether the reader is still there, as process numbers are used again.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -36,10 +33,7 @@
 
 #define PULL_BYTES_MAX 0x7ffff000u /* most that one process_vm_readv() moves */
 #define PAGE_BYTES     4096u
-#define UNHELPED_MAX   4u /* reads in two halves before a peer is taken for one that has other things to do; */
-#define UNHELPED_EACH  17u        /* then one of so many is; odd, as messages often have 2, 4 or 8 pieces */
-#define WAKING_BYTES   (1u << 20) /* a message that an owner is worth waking for */
-#define SPINS          512        /* then others may want the processor */
+#define SPINS          512 /* then others may want the processor */
 #define YIELDS         1024
 #define LOOK_NS        INT64_C(2000000) /* between two looks whether a helper that does not end is stopped */
 #define LOOKS          1000             /* at a helper that is neither stopped nor done */
@@ -111,36 +105,6 @@ int shm_help_give(struct weft_transport *transport)
 }
 
 /* --- the reader */
-
-/* Where the peer would help; NULL: its link has not come up, or cannot be believed. */
-static struct shm_help *help_of(const struct weft_link *link)
-{
-    const struct weft_transport *transport = link->transport;
-    for (uint32_t i = transport->inbound_count; i-- > 0;) {
-        const struct shm_channel *channel = transport->inbound[i];
-        if (channel->peer == link->peer && !channel->broken &&
-            atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP)
-            return help_in(channel->ring.memory);
-    }
-    return NULL;
-}
-
-/* A read in two halves costs a call more. A peer that reads as well, as in most collectives, does not help. One that begins to
- * measure, as it chooses between a pipe and this, is asked as well (expose_timed()). Where it helps it is asked again, so what it measures are reads with
- * help. Otherwise they are whole reads, as most are: asking at each of them would add the second call to costs that others do not have. */
-static int is_worth_it(const struct weft_link *link, const struct shm_token *token, size_t size)
-{
-    struct shm_peer *peer = link->peer;
-    int setting = link->transport->params.help;
-    if (size < SHM_HELPED_BYTES_MIN || setting == WEFT_HELP_NEVER)
-        return 0;
-    peer->helps_not = token->segment == SHM_HELP_NONE;
-    if (peer->helps_not)
-        return 0;
-    peer->unhelped++;
-    return setting == WEFT_HELP_ALWAYS || token->segment == SHM_HELP_TIMED ||
-           peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
-}
 
 /* Whatever it takes. */
 static int read_alone(struct weft_transport *transport, int pid, uint64_t address, void *destination,
@@ -217,19 +181,17 @@ static int await(const struct weft_link *link, int pid, struct shm_help *help, u
 }
 
 int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
-                    void *destination, size_t size)
+                    void *destination, size_t size, int asks)
 {
     struct weft_transport *transport = link->transport;
-    struct shm_help *help = is_worth_it(link, token, size) ? help_of(link) : NULL;
+    const struct shm_channel *channel = asks ? shm_channel_of(link) : NULL;
+    struct shm_help *help = channel ? help_in(channel->ring.memory) : NULL;
     uint64_t address = token->offset + offset;
     size_t first = (size / 2 + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     uint8_t *second = (uint8_t *)destination + first;
     uint64_t offered = help ? offer(help, token->cell, address + first, second, size - first) : 0;
     if (!offered)
         return read_alone(transport, pid, address, destination, size);
-    if (offset == 0 && token->size >= WAKING_BYTES && /* once: who helps polls on for a while */
-        atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
-        shm_peer_wake(link);
     int status = read_alone(transport, pid, address, destination, first);
     int helped = go_from(help, offered, SHM_HELP_READ) ? 0 : await(link, pid, help, offered);
     link->offered_bytes += size - first;
@@ -240,42 +202,4 @@ int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *tok
     if (helped < 0 || helped > 0 || status != WEFT_OK)
         return helped < 0 ? helped : status;
     return read_alone(transport, pid, address + first, second, size - first);
-}
-
-/* Whether it is offered what is read next, and why. */
-static int say_why(const struct weft_link *link, char *why, size_t capacity)
-{
-    const struct shm_peer *peer = link->peer;
-    int setting = link->transport->params.help;
-    if (!atomic_load_explicit(&peer->pid, memory_order_acquire)) {
-        snprintf(why, capacity, "this process cannot read the rank's memory by itself");
-        return 0;
-    }
-    if (setting == WEFT_HELP_NEVER || (setting == WEFT_HELP_ALWAYS && !peer->helps_not)) {
-        snprintf(why, capacity, "WEFT_HELP_SHM says so");
-        return setting == WEFT_HELP_ALWAYS;
-    }
-    if (peer->helps_not) {
-        snprintf(why, capacity,
-                 "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that");
-        return 0;
-    }
-    if (peer->unhelped < UNHELPED_MAX) {
-        snprintf(why, capacity,
-                 "the rank has written %" PRIu64 " of %" PRIu64 " bytes that were offered to it",
-                 link->helped_bytes, link->offered_bytes);
-        return 1;
-    }
-    snprintf(why, capacity, "the rank has not helped %u times; every %uth read is offered", peer->unhelped,
-             UNHELPED_EACH);
-    return (peer->unhelped + 1) % UNHELPED_EACH == 0;
-}
-
-int shm_link_help(struct weft_link *link, struct weft_link_help *help)
-{
-    struct weft_link_help now = {
-        .size = help->size, .bytes_offered = link->offered_bytes, .bytes_helped = link->helped_bytes};
-    now.is_offered = say_why(link, now.why, sizeof now.why);
-    memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);
-    return WEFT_OK;
 }

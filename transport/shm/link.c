@@ -51,7 +51,7 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
         fcntl(fds[1], F_SETFL, flags | O_NONBLOCK))
         return transport->params.fail(WEFT_PROTOCOL, "shm: a peer's answer lacks its event descriptor");
     void *control;
-    status = shm_memfd_map(transport, fds[0], SHM_CONTROL_BYTES, 0, 1, &control);
+    status = shm_memfd_map(transport, fds[0], SHM_CONTROL_BYTES, 0, SHM_CONTROL_BYTES, &control);
     if (status)
         return status;
     link->control = control;
@@ -262,6 +262,7 @@ static void link_free(struct weft_link *link)
     weft_fd_close(link->fd);
     shm_pipes_close(link);
     transport->exposures -= link->exposures;
+    shm_feed_end(link);
     if (link->wake_fd >= 0)
         weft_fd_close(link->wake_fd);
     if (link->ring.memory)
@@ -273,6 +274,7 @@ static void link_free(struct weft_link *link)
     pthread_mutex_unlock(&transport->lock);
     weft_crypto_wipe(&link->key, sizeof link->key);
     free(link->sent);
+    free(link->reads);
     free(link);
 }
 

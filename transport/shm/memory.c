@@ -93,13 +93,21 @@ static void *reserve_aligned(size_t size)
     return space + before;
 }
 
-int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int writable, int populate,
+int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int writable, size_t populate,
                   void **memory)
 {
     int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-    int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
+    int flags = MAP_SHARED | (populate >= size ? MAP_POPULATE : 0);
     void *space = size >= HUGE_BYTES ? reserve_aligned(size) : NULL;
     void *mapped = mmap(space, size, protection, flags | (space ? MAP_FIXED : 0), fd, 0);
+    /* Not by madvise(), which kernels before 5.14 cannot. */
+    if (mapped != MAP_FAILED && populate && populate < size &&
+        mmap(mapped, populate, protection, flags | MAP_POPULATE | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        int error = errno;
+        munmap(mapped, size);
+        mapped = MAP_FAILED;
+        errno = error;
+    }
     if (mapped == MAP_FAILED) {
         int status =
             transport->params.fail(WEFT_NOMEM, "shm: mapping %zu bytes: %s", size, weft_errno_text(errno));

@@ -288,7 +288,7 @@ int shm_poll(struct weft_transport *transport, int budget, weft_event_handler *h
     if (transport->inbound_count > SHM_HOT)
         events += cold_poll(transport, budget - events, handler, arg);
     if (transport->exposures && !events)
-        events = shm_help_give(transport);
+        events = shm_feed_give(transport) || shm_help_give(transport);
     return events;
 }
 

@@ -2,8 +2,9 @@
 /* The ring of one direction: one producer, one consumer, in a sealed memfd.
  *
  *   page 0   the consumer's line: head, how far it has read, published once per quarter of the ring
- *            what both write where the producer helps the consumer to read its memory (help.h)
+ *            what both write where the producer helps the consumer to read its memory (help.h), or feeds it (feed.h)
  *   then     SHM_RING_LINES cache lines
+ *   then     marks and blocks by which the producer feeds the consumer: no memory before that begins
  *
  * Positions count lines and never wrap; a record starts at a line and is contiguous:
  *
@@ -27,12 +28,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "transport/shm/feed.h"
 #include "transport/shm/help.h"
 
 #define SHM_LINE         64u
 #define SHM_RING_LINES   1024u
 #define SHM_RING_CONTROL 4096u
-#define SHM_RING_BYTES   (SHM_RING_CONTROL + SHM_RING_LINES * SHM_LINE)
+#define SHM_RING_RECORDS (SHM_RING_LINES * SHM_LINE)
+#define SHM_RING_BLOCKS  (128u << 10) /* where the blocks begin: a page, also where pages have 64 KiB */
+#define SHM_RING_BYTES   (SHM_RING_BLOCKS + SHM_FEED_BYTES)
 #define SHM_EAGER_BYTES  8320u /* 8 KiB, and a header */
 #define SHM_RECORD_HEAD  16u
 
@@ -47,10 +51,13 @@ struct shm_record {
 struct shm_ring_control {
     _Atomic uint64_t head;
     struct shm_help help;
+    struct shm_feed feed;
 };
 
 _Static_assert(sizeof(struct shm_ring_control) <= SHM_RING_CONTROL,
                "the consumer's line and what follows fit the page");
+_Static_assert(SHM_RING_CONTROL + SHM_RING_RECORDS + SHM_FEED_MARKS_BYTES <= SHM_RING_BLOCKS,
+               "the marks end before the blocks begin");
 
 struct shm_producer {
     uint8_t *memory; /* the whole memfd */

@@ -124,6 +124,15 @@ int shm_segment_covers(const struct weft_transport *transport, const void *memor
     return 0;
 }
 
+/* How peers shall read ordinary memory of this instance. */
+static uint32_t read_flags(const struct weft_transport *transport)
+{
+    uint32_t fed = transport->params.fed == WEFT_FED_ALWAYS ? SHM_READ_ALWAYS_FED : 0;
+    if (transport->params.fed == WEFT_FED_NEVER || transport->params.help == WEFT_HELP_NEVER)
+        fed = SHM_READ_NOT_FED;
+    return (transport->helps ? 0 : SHM_READ_NOT_HELPED) | fed;
+}
+
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *result)
 {
@@ -135,7 +144,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     uintptr_t start = (uintptr_t)memory;
     struct shm_token token = {.kind = SHM_TOKEN_ADDRESS,
                               .owner = transport->address.identity.words[1],
-                              .segment = transport->helps ? SHM_HELP_PERHAPS : SHM_HELP_NONE,
+                              .segment = read_flags(transport),
                               .offset = start,
                               .size = size};
     for (uint32_t i = 0; i < transport->segment_count && (link->flags & WEFT_LINK_PEER_MAPS); i++) {
@@ -161,16 +170,6 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;
-}
-
-void shm_expose_timed(struct weft_link *link, struct weft_token *bytes)
-{
-    struct shm_token token;
-    memcpy(&token, bytes, sizeof token);
-    if (token.kind != SHM_TOKEN_ADDRESS || !link->transport->helps)
-        return;
-    token.segment = SHM_HELP_TIMED;
-    memcpy(bytes, &token, sizeof token);
 }
 
 static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint64_t id)
@@ -274,7 +273,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;
-    status = shm_pull_helped(link, pid, &token, offset, destination, size);
+    status = shm_pull_ordinary(link, pid, &token, offset, destination, size);
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);

@@ -153,7 +153,8 @@ static int control_open(struct weft_transport *transport)
         return transport->params.fail(WEFT_SYSTEM, "shm: eventfd: %s", weft_errno_text(errno));
     int status = shm_memfd_make(transport, SHM_CONTROL_BYTES, &transport->control_fd);
     if (!status)
-        status = shm_memfd_map(transport, transport->control_fd, SHM_CONTROL_BYTES, 1, 1, &control);
+        status = shm_memfd_map(transport, transport->control_fd, SHM_CONTROL_BYTES, 1, SHM_CONTROL_BYTES,
+                               &control);
     if (status)
         return status;
     transport->control = control;
@@ -304,5 +305,4 @@ const struct weft_transport_ops weft_shm_ops = {
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
     .link_help = shm_link_help,
-    .expose_timed = shm_expose_timed,
 };

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <weft/transport.h>
+#include "base/choice.h"
 #include "base/error.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/wire.h"
@@ -55,7 +56,7 @@ struct shm_peer {
     struct shm_identity identity;
     uint32_t references;
     uint32_t deliveries; /* of its messages, ever; it wraps. The polling thread's */
-    uint32_t unhelped;   /* reads of its memory since it helped last (help.c). The polling thread's */
+    uint32_t unhelped;   /* reads of its memory since it helped or fed last (pull.c). The polling thread's */
     int helps_not;       /* as the token that was read last says. The polling thread's */
     _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
@@ -78,6 +79,8 @@ struct shm_channel {
     int broken; /* has sent nonsense: read no more */
     int failure; /* of a frame that the polling thread could not take; the service thread ends the channel then */
     int adopted;
+    uint64_t
+        fed_next; /* the number of the block at which the next read begins that is fed. The polling thread's */
     _Atomic int state;
     struct shm_channel *next;
 };
@@ -91,6 +94,17 @@ struct shm_map_entry {
     uint64_t id;
     uint64_t size;
     const uint8_t *base;
+};
+
+/* What a peer has asked to be fed with. The polling thread's. */
+struct shm_feeding {
+    uint64_t wanted; /* as it was read; 0: nothing yet */
+    const uint8_t *source;
+    uint64_t bytes, done;
+    uint32_t cell, slice_blocks;
+    int has_blocks;   /* they have memory */
+    uint32_t wishes;  /* as shm_feed_was_wanted() has seen them */
+    int64_t given_ns; /* when the last slice was, by a coarse clock */
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -109,9 +123,12 @@ struct weft_link {
     void *context;
     struct weft_link *next;
     struct shm_map_entry cache[SHM_MAP_CACHE];
-    uint32_t exposures;                   /* of ordinary memory, large enough to help with (help.c) */
-    uint64_t offered_bytes, helped_bytes; /* of what was pulled here, see link_help() */
-    uint64_t *sent;                       /* bitmap over the transport's segments: the peer has it */
+    uint32_t exposures;         /* of ordinary memory, large enough to help with or to feed */
+    struct shm_feeding feeding; /* of the peer, from this process's memory */
+    struct weft_choices
+        *reads; /* of how ordinary memory of the peer is read: enum shm_read. NULL: none was */
+    uint64_t offered_bytes, helped_bytes, fed_bytes; /* of what was pulled here, see link_help() */
+    uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
     struct shm_pipe pipes[SHM_PIPES];
     uint32_t count; /* of connect() calls */
@@ -156,6 +173,7 @@ struct weft_transport {
     int event_fd, control_fd, listen_fd, timer_fd;
     int said_no_pull;
     int helps;                      /* 0: its setting says no, or the kernel */
+    uint32_t fed_links;             /* whose blocks have memory */
     int pipes_tried;                /* 1: pipe lending works, -1: it does not */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
@@ -174,8 +192,8 @@ int shm_memfd_make(struct weft_transport *transport, size_t size, int *fd);
 int shm_memfd_seal(struct weft_transport *transport, int fd, int read_only);
 /* WEFT_PROTOCOL unless fd is a memfd of exactly size bytes that can never shrink. */
 int shm_memfd_check(struct weft_transport *transport, int fd, size_t size);
-/* Maps the whole of it, large ones so that huge pages fit. populate: touches the pages now. */
-int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int writable, int populate,
+/* Maps the whole of it, large ones so that huge pages fit. populate: touches the first so many bytes now. */
+int shm_memfd_map(struct weft_transport *transport, int fd, size_t size, int writable, size_t populate,
                   void **memory);
 
 /* frame.c: frames and descriptors over a socket. */
@@ -229,7 +247,6 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **memory);
 void shm_free(struct weft_transport *transport, void *memory);
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *token);
-void shm_expose_timed(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size);
@@ -238,13 +255,30 @@ int shm_segment_covers(const struct weft_transport *transport, const void *memor
 /* Unmaps what its owner has freed. */
 void shm_mappings_sweep(struct weft_transport *transport);
 
+/* pull.c */
+/* Pulls from offset on what the token stands for, from the peer's process, which may feed this one or help. */
+int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
+                      void *destination, size_t size);
+int shm_link_help(struct weft_link *link, struct weft_link_help *help);
+
+/* feed.c */
+/* Fills some of the slices that a peer wants of this instance's memory: 1. 0: none wants or takes any. */
+int shm_feed_give(struct weft_transport *transport);
+/* Whether the peer has wanted to be fed with about so many bytes, since this was asked last. */
+int shm_feed_was_wanted(struct weft_link *link, size_t size);
+/* Has the peer feed this process, which begins at once or not at all. is_wish: of this process's own, and not as the peer wants to be
+ * fed. Returns how many bytes have come, from the first on. */
+size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
+                    size_t size, int is_wish);
+/* The link ends. */
+void shm_feed_end(struct weft_link *link);
+
 /* help.c */
 /* Copies what a peer offers of what it is reading of this instance's memory: 1. 0: there is none. */
 int shm_help_give(struct weft_transport *transport);
-/* Pulls from offset on what the token stands for, from the peer's process, which may help. */
+/* Pulls by the kernel. asks: the peer may write half of it. */
 int shm_pull_helped(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
-                    void *destination, size_t size);
-int shm_link_help(struct weft_link *link, struct weft_link_help *help);
+                    void *destination, size_t size, int asks);
 
 /* stopped.c: whether all threads of a process are stopped, or have ended. 0 where /proc does not say. */
 int shm_process_is_stopped(int pid);
@@ -290,5 +324,18 @@ struct shm_peer *shm_peer_get(struct weft_transport *transport, const struct shm
 void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer);
 /* Makes the polling thread look around, waking it if it sleeps. */
 void shm_attention(struct weft_transport *transport);
+
+/* The peer's end of the link, whose ring both have mapped; NULL: it has not come up, or cannot be believed. */
+static inline struct shm_channel *shm_channel_of(const struct weft_link *link)
+{
+    const struct weft_transport *transport = link->transport;
+    for (uint32_t i = transport->inbound_count; i-- > 0;) {
+        struct shm_channel *channel = transport->inbound[i];
+        if (channel->peer == link->peer && !channel->broken &&
+            atomic_load_explicit(&channel->state, memory_order_relaxed) == SHM_CHANNEL_UP)
+            return channel;
+    }
+    return NULL;
+}
 
 #endif

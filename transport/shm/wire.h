@@ -38,7 +38,7 @@
 
 #include "base/crypto.h"
 
-#define SHM_VERSION         5u
+#define SHM_VERSION         6u
 #define SHM_CHALLENGE_MAGIC 0x63687377u
 #define SHM_NONCE_BYTES     32
 #define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
@@ -47,10 +47,12 @@
 #define SHM_TOKEN_ADDRESS   0x61646431u
 #define SHM_TOKEN_PIPE      0x70697031u
 
-/* What its owner says of helping to read a token's memory (help.c): ADDRESS has it as its segment. */
-#define SHM_HELP_PERHAPS 0u
-#define SHM_HELP_NONE    1u
-#define SHM_HELP_TIMED   2u /* expose_timed() */
+/* How its owner has a token's memory read: ADDRESS has these bits as its segment. */
+#define SHM_READ_NOT_HELPED 1u /* the owner writes no half of it (help.c) */
+#define SHM_READ_NOT_FED    2u /* nor feeds it (feed.c) */
+#define SHM_READ_ALWAYS_FED 4u /* it does, whatever is faster */
+
+#define SHM_CELL_SHARED 0u /* of a token: it stands for many (cells.c), and is neither helped with nor fed */
 
 struct shm_identity {
     uint64_t words[2]; /* context's instance number, random; also the socket's name */

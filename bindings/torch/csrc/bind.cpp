@@ -115,6 +115,7 @@ static py::dict stats(c10d::Backend &backend)
     dict["bytes_pulled"] = stats.bytes_pulled;
     dict["bytes_offered"] = stats.bytes_offered;
     dict["bytes_helped"] = stats.bytes_helped;
+    dict["bytes_fed"] = stats.bytes_fed;
     return dict;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "comm/exec/ways.h"
+#include "base/choice.h"
 
 #define SMALLEST_BYTES 8192
-#define TRIAL          3 /* messages: the first of them may find cold caches and a pipe that is not made yet */
+#define TRIAL          3  /* messages: the first of them may find cold caches */
 #define PERIOD         19 /* messages, of which the first WINDOW are timed */
 #define WINDOW         4  /* timed messages in a row, of which the least is kept */
 #define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
@@ -121,45 +121,45 @@ static uint32_t index_of(size_t bytes, size_t *largest)
 {
     uint32_t i = 0;
     *largest = SMALLEST_BYTES;
-    for (; i < WEFT_WAY_SIZES - 1 && *largest < bytes; i++)
+    for (; i < WEFT_CHOICE_SIZES - 1 && *largest < bytes; i++)
         *largest *= 2;
     return i;
 }
 
-void weft_ways_open(struct weft_ways *ways)
+void weft_choices_open(struct weft_choices *choices)
 {
-    for (int i = 0; i < WEFT_WAY_SIZES; i++) {
-        weft_choice_open(&ways->sizes[i]);
+    for (int i = 0; i < WEFT_CHOICE_SIZES; i++) {
+        weft_choice_open(&choices->sizes[i]);
         if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
-            ways->sizes[i].pause = LARGE_PAUSE;
+            choices->sizes[i].pause = LARGE_PAUSE;
     }
 }
 
-enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes)
+uint8_t weft_choices_taken(const struct weft_choices *choices, size_t bytes)
 {
     size_t largest;
-    return (enum weft_way)ways->sizes[index_of(bytes, &largest)].taken;
+    return choices->sizes[index_of(bytes, &largest)].taken;
 }
 
-enum weft_way weft_ways_next(struct weft_ways *ways, size_t bytes, int *is_timed)
+uint8_t weft_choices_next(struct weft_choices *choices, size_t bytes, int *is_timed)
 {
     size_t largest;
-    return (enum weft_way)weft_choice_next(&ways->sizes[index_of(bytes, &largest)], is_timed);
+    return weft_choice_next(&choices->sizes[index_of(bytes, &largest)], is_timed);
 }
 
-enum weft_way weft_ways_costs(const struct weft_ways *ways, size_t bytes, uint64_t costs_ns[WEFT_WAYS],
-                              size_t *of_bytes)
+uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t costs_ns[2],
+                           size_t *of_bytes)
 {
-    const struct weft_choice *choice = &ways->sizes[index_of(bytes, of_bytes)];
-    for (int way = 0; way < WEFT_WAYS; way++)
+    const struct weft_choice *choice = &choices->sizes[index_of(bytes, of_bytes)];
+    for (int way = 0; way < 2; way++)
         costs_ns[way] = choice->cost_ns[way];
-    return (enum weft_way)choice->taken;
+    return choice->taken;
 }
 
-int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns)
+int weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns)
 {
     size_t largest;
-    struct weft_choice *choice = &ways->sizes[index_of(bytes, &largest)];
+    struct weft_choice *choice = &choices->sizes[index_of(bytes, &largest)];
     double scaled = bytes ? (double)cost_ns * (double)largest / (double)bytes : 0;
-    return weft_choice_observe(choice, (uint8_t)way, scaled < COST_MAX ? (int64_t)scaled : COST_MAX);
+    return weft_choice_observe(choice, way, scaled < COST_MAX ? (int64_t)scaled : COST_MAX);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of two ways a message takes, where only measuring says which is faster: that depends on the size and on how near two processors are, which
- * changes while a program runs. The sender chooses, and what it sends says which way it is, so nothing has to be agreed.
+ * changes while a program runs. One of both ends chooses, and what it sends or asks for says which way it is, so nothing has to be agreed.
  *
- * Costs. A message's cost is the time until the peer has taken all of it, at the sender. It may be too long, since a peer may be
+ * Costs. A message's cost is the time until all of it has been taken, at the end that chooses. It may be too long, since a peer may be
  * late or put aside, and never too short. So what counts is the least of the last messages that were timed: a fifth is, as looking at the
  * clock costs something as well. Those are some in a row, as in a trial: a call may have several messages that do not cost the same, and either way
  * has to be judged by all of them.
@@ -14,8 +14,8 @@
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
-#ifndef WEFT_COMM_EXEC_WAYS_H
-#define WEFT_COMM_EXEC_WAYS_H
+#ifndef WEFT_BASE_CHOICE_H
+#define WEFT_BASE_CHOICE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@ struct weft_choice {
     uint8_t timed;        /* in this window */
 };
 
-/* Whether a message's cost is wanted. The first of a trial also finds out how its way goes best (expose_timed()). */
+/* Whether a message's cost is wanted, and whether it is the first of a trial. */
 enum weft_timed { WEFT_UNTIMED, WEFT_TIMED, WEFT_TIMED_FIRST };
 
 void weft_choice_open(struct weft_choice *choice);
@@ -43,23 +43,21 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
 /* What a message has taken. 0: it cannot be said, as it has not gone that way in the end. Returns 1 where the other way is taken from now on. */
 int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns);
 
-/* How ordinary memory of this rank gets to a peer of the same host, by size. */
-enum weft_way { WEFT_WAY_PIPE, WEFT_WAY_PULL, WEFT_WAYS };
+/* Between two ways for messages of all sizes: a choice for each class of them. */
+#define WEFT_CHOICE_SIZES 12 /* up to 8 KiB, 16 KiB and so on; the last has all above */
 
-#define WEFT_WAY_SIZES 12 /* up to 8 KiB, 16 KiB and so on; the last has all above */
-
-struct weft_ways {
+struct weft_choices {
     struct weft_choice
-        sizes[WEFT_WAY_SIZES]; /* costs are those of a message as long as the largest of its size */
+        sizes[WEFT_CHOICE_SIZES]; /* costs are those of a message as long as the largest of its size */
 };
 
-void weft_ways_open(struct weft_ways *ways);
-enum weft_way weft_ways_next(struct weft_ways *ways, size_t bytes, int *is_timed);
+void weft_choices_open(struct weft_choices *choices);
+uint8_t weft_choices_next(struct weft_choices *choices, size_t bytes, int *is_timed);
 /* The way that messages of this length take, without a trial. */
-enum weft_way weft_ways_taken(const struct weft_ways *ways, size_t bytes);
+uint8_t weft_choices_taken(const struct weft_choices *choices, size_t bytes);
 /* The way that they take, and what both have taken lately for a message of *of_bytes, in ns; 0: not known. */
-enum weft_way weft_ways_costs(const struct weft_ways *ways, size_t bytes, uint64_t costs_ns[WEFT_WAYS],
-                              size_t *of_bytes);
-int weft_ways_observe(struct weft_ways *ways, size_t bytes, enum weft_way way, int64_t cost_ns);
+uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t costs_ns[2],
+                           size_t *of_bytes);
+int weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
 
 #endif

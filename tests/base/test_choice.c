@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice between a pipe and being pulled, as a function of costs. The costs are those that were seen with two processors that are near and
- * that are far, medians of ping-pong in ns (docs/performance.md), with noise from a seed on top. */
+/* The choice between two ways, as a function of costs: of reads by the kernel and fed (transport/shm/pull.c). The costs are those of half round trips that
+ * were seen with two processors that are near and that are far, in ns, with noise from a seed on top. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "comm/exec/ways.h"
+#include "base/choice.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define SEED   UINT64_C(20261128)
@@ -20,17 +20,17 @@ static uint32_t next(uint64_t *random)
     return (uint32_t)(*random >> 33);
 }
 
-/* [near, far][pipe, pull] */
+enum { KERNEL, FED };
+
+/* [near, far][KERNEL, FED] */
 struct point {
     size_t bytes;
-    int64_t cost_ns[2][WEFT_WAYS];
+    int64_t cost_ns[2][2];
 };
 static const struct point points[] = {
-    {KIB(8), {{2700, 2600}, {3900, 3300}}},
-    {KIB(32), {{3950, 4450}, {6300, 4950}}},
-    {KIB(128), {{8800, 11000}, {15200, 12500}}},
-    {KIB(512), {{32000, 42000}, {55000, 45000}}},
-    {KIB(2048), {{130000, 170000}, {235000, 185000}}},
+    {KIB(16), {{4800, 2100}, {3700, 5600}}},           {KIB(32), {{6700, 2900}, {4800, 9400}}},
+    {KIB(128), {{12000, 8800}, {14400, 31000}}},       {KIB(512), {{48500, 32000}, {61000, 138000}}},
+    {KIB(2048), {{197000, 124000}, {268000, 572000}}},
 };
 #define POINTS (sizeof points / sizeof *points)
 
@@ -41,9 +41,9 @@ static int differs(const int64_t *cost_ns)
     return (cost_ns[0] + cost_ns[1] - 2 * least) * 100 > 8 * least;
 }
 
-static enum weft_way best_of(const int64_t *cost_ns)
+static uint8_t best_of(const int64_t *cost_ns)
 {
-    return cost_ns[WEFT_WAY_PULL] < cost_ns[WEFT_WAY_PIPE] ? WEFT_WAY_PULL : WEFT_WAY_PIPE;
+    return cost_ns[FED] < cost_ns[KERNEL] ? FED : KERNEL;
 }
 
 /* Noise: up to a tenth more, and of one in `late` messages much more, as its receiver was late. 0: of none. */
@@ -54,19 +54,19 @@ static int64_t noisy(uint64_t *random, int64_t cost_ns, uint32_t late)
 }
 
 /* Sends one message; returns what it costs, noise aside. */
-static int64_t message(struct weft_ways *ways, const struct point *point, int far, uint32_t late,
+static int64_t message(struct weft_choices *ways, const struct point *point, int far, uint32_t late,
                        uint64_t *random, int *switched)
 {
     int is_timed;
-    enum weft_way way = weft_ways_next(ways, point->bytes, &is_timed);
+    uint8_t way = weft_choices_next(ways, point->bytes, &is_timed);
     int64_t cost_ns = point->cost_ns[far][way];
     if (is_timed)
-        *switched += weft_ways_observe(ways, point->bytes, way, noisy(random, cost_ns, late));
+        *switched += weft_choices_observe(ways, point->bytes, way, noisy(random, cost_ns, late));
     return cost_ns;
 }
 
 /* The first trial comes soon, and sooner of large messages. */
-static void test_begins_with_a_pipe(void **state)
+static void test_begins_with_the_first(void **state)
 {
     (void)state;
     static const struct {
@@ -74,15 +74,15 @@ static void test_begins_with_a_pipe(void **state)
         int first, last;
     } cases[] = {{KIB(64), 8, 20}, {KIB(512), 8, 20}, {KIB(513), 2, 5}, {(size_t)1 << 30, 2, 5}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        struct weft_ways ways;
+        struct weft_choices ways;
         int is_timed, trial = -1, switched = 0;
-        weft_ways_open(&ways);
+        weft_choices_open(&ways);
         for (int i = 0; i < 40; i++) {
-            enum weft_way way = weft_ways_next(&ways, cases[c].bytes, &is_timed);
-            if (trial < 0 && way == WEFT_WAY_PULL)
+            uint8_t way = weft_choices_next(&ways, cases[c].bytes, &is_timed);
+            if (trial < 0 && way == FED)
                 trial = i;
             if (is_timed)
-                switched += weft_ways_observe(&ways, cases[c].bytes, way, way == WEFT_WAY_PULL ? 800 : 1000);
+                switched += weft_choices_observe(&ways, cases[c].bytes, way, way == FED ? 800 : 1000);
             assert_int_equal(switched, trial >= 0 && i >= trial + 2);
         }
         assert_in_range(trial, cases[c].first, cases[c].last);
@@ -96,10 +96,10 @@ static void test_finds_the_better(void **state)
     uint64_t random = SEED;
     for (size_t p = 0; p < POINTS; p++) {
         for (int far = 0; far < 2; far++) {
-            struct weft_ways ways;
+            struct weft_choices ways;
             int switched = 0;
             int64_t sum_ns = 0, best_ns = 0;
-            weft_ways_open(&ways);
+            weft_choices_open(&ways);
             for (int i = 0; i < 4000; i++) {
                 sum_ns += message(&ways, &points[p], far, 0, &random, &switched);
                 best_ns += points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
@@ -120,19 +120,19 @@ static void test_follows(void **state)
     uint64_t random = SEED;
     int slowest = 0;
     for (size_t p = 0; p < POINTS; p++) {
-        struct weft_ways ways;
+        struct weft_choices ways;
         int switched = 0, far = 0, needed = 0;
         int64_t sum_ns = 0, best_ns = 0;
-        weft_ways_open(&ways);
+        weft_choices_open(&ways);
         for (int i = 0; i < 30000; i++) {
             if (i % 1500 == 0) {
                 far = !far;
                 needed = 0;
             }
-            enum weft_way best = best_of(points[p].cost_ns[far]);
+            uint8_t best = best_of(points[p].cost_ns[far]);
             sum_ns += message(&ways, &points[p], far, 20, &random, &switched);
             best_ns += points[p].cost_ns[far][best];
-            if (differs(points[p].cost_ns[far]) && weft_ways_taken(&ways, points[p].bytes) != best)
+            if (differs(points[p].cost_ns[far]) && weft_choices_taken(&ways, points[p].bytes) != best)
                 needed = i % 1500 + 1;
             slowest = i % 1500 == 1499 && needed > slowest && i > 1500 ? needed : slowest;
         }
@@ -149,9 +149,9 @@ static void test_never_flaps(void **state)
     (void)state;
     static const struct point same = {KIB(64), {{5000, 5000}, {5000, 5000}}};
     uint64_t random = SEED;
-    struct weft_ways ways;
+    struct weft_choices ways;
     int switched = 0;
-    weft_ways_open(&ways);
+    weft_choices_open(&ways);
     for (int i = 0; i < 100000; i++)
         message(&ways, &same, 0, 10, &random, &switched);
     assert_in_range(switched, 0, 2);
@@ -163,18 +163,18 @@ static void test_restless(void **state)
     (void)state;
     static const int64_t tried_ns[] = {110000, 150000, 200000, 400000, 1000000};
     for (size_t t = 0; t < sizeof tried_ns / sizeof *tried_ns; t++) {
-        struct weft_ways ways;
+        struct weft_choices ways;
         uint64_t random = SEED;
         int64_t sum_ns = 0, best_ns = 0, cost_ns = 100000;
-        weft_ways_open(&ways);
+        weft_choices_open(&ways);
         for (int i = 0; i < 50000; i++) {
             int is_timed;
             if (i % 40 == 0)
                 cost_ns = next(&random) % 2 ? 100000 : 60000;
-            enum weft_way way = weft_ways_next(&ways, KIB(512), &is_timed);
-            int64_t seen_ns = way == WEFT_WAY_PIPE ? cost_ns : tried_ns[t];
+            uint8_t way = weft_choices_next(&ways, KIB(512), &is_timed);
+            int64_t seen_ns = way == KERNEL ? cost_ns : tried_ns[t];
             if (is_timed)
-                weft_ways_observe(&ways, KIB(512), way, seen_ns);
+                weft_choices_observe(&ways, KIB(512), way, seen_ns);
             sum_ns += seen_ns;
             best_ns += cost_ns;
         }
@@ -189,15 +189,15 @@ static void test_calls_of_several(void **state)
 {
     (void)state;
     for (uint32_t each = 2; each <= 5; each++) {
-        struct weft_ways ways;
+        struct weft_choices ways;
         int changed = 0, trials = 0;
-        weft_ways_open(&ways);
+        weft_choices_open(&ways);
         for (uint32_t i = 0; i < 100000; i++) {
             int is_timed;
-            enum weft_way way = weft_ways_next(&ways, KIB(512), &is_timed);
+            uint8_t way = weft_choices_next(&ways, KIB(512), &is_timed);
             trials += is_timed == WEFT_TIMED_FIRST;
             if (is_timed)
-                changed += weft_ways_observe(&ways, KIB(512), way, i % each ? 100000 : 60000);
+                changed += weft_choices_observe(&ways, KIB(512), way, i % each ? 100000 : 60000);
         }
         assert_int_equal(changed, 0);
         assert_in_range(trials, 100000 / 520, 100000 / 480);
@@ -209,45 +209,45 @@ static void test_sizes(void **state)
 {
     (void)state;
     static const size_t sizes[] = {1, KIB(8), KIB(8) + 1, KIB(64), (size_t)1 << 40};
-    struct weft_ways ways;
+    struct weft_choices ways;
     int is_timed;
-    weft_ways_open(&ways);
+    weft_choices_open(&ways);
     for (int i = 0; i < 2000; i++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            enum weft_way way = weft_ways_next(&ways, sizes[s], &is_timed);
-            int64_t cost_ns = sizes[s] == KIB(64) && way == WEFT_WAY_PIPE ? 2000 : 1000;
+            uint8_t way = weft_choices_next(&ways, sizes[s], &is_timed);
+            int64_t cost_ns = sizes[s] == KIB(64) && way == KERNEL ? 2000 : 1000;
             if (is_timed)
-                weft_ways_observe(&ways, sizes[s], way, cost_ns);
+                weft_choices_observe(&ways, sizes[s], way, cost_ns);
         }
     }
-    assert_int_equal(weft_ways_taken(&ways, KIB(8)), WEFT_WAY_PIPE);
-    assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PULL);
-    assert_int_equal(weft_ways_taken(&ways, KIB(33)), WEFT_WAY_PULL);
-    assert_int_equal(weft_ways_taken(&ways, KIB(32)), WEFT_WAY_PIPE);
-    weft_ways_observe(&ways, 0, WEFT_WAY_PIPE, 5);
-    weft_ways_observe(&ways, KIB(8), WEFT_WAY_PIPE, 0);
-    weft_ways_observe(&ways, KIB(8), WEFT_WAY_PIPE, -5);
-    weft_ways_observe(&ways, 1, WEFT_WAY_PIPE, INT64_MAX);
-    assert_int_equal(weft_ways_taken(&ways, KIB(8)), WEFT_WAY_PIPE);
+    assert_int_equal(weft_choices_taken(&ways, KIB(8)), KERNEL);
+    assert_int_equal(weft_choices_taken(&ways, KIB(64)), FED);
+    assert_int_equal(weft_choices_taken(&ways, KIB(33)), FED);
+    assert_int_equal(weft_choices_taken(&ways, KIB(32)), KERNEL);
+    weft_choices_observe(&ways, 0, KERNEL, 5);
+    weft_choices_observe(&ways, KIB(8), KERNEL, 0);
+    weft_choices_observe(&ways, KIB(8), KERNEL, -5);
+    weft_choices_observe(&ways, 1, KERNEL, INT64_MAX);
+    assert_int_equal(weft_choices_taken(&ways, KIB(8)), KERNEL);
 }
 
 /* However many messages are sent before the first cost is known, a trial has three. */
 static void test_trial_is_short(void **state)
 {
     (void)state;
-    struct weft_ways ways;
-    int is_timed, pulled = 0;
-    weft_ways_open(&ways);
+    struct weft_choices ways;
+    int is_timed, fed = 0;
+    weft_choices_open(&ways);
     for (int i = 0; i < 300; i++)
-        pulled += weft_ways_next(&ways, KIB(64), &is_timed) == WEFT_WAY_PULL;
-    assert_int_equal(pulled, 3);
+        fed += weft_choices_next(&ways, KIB(64), &is_timed) == FED;
+    assert_int_equal(fed, 3);
     for (int i = 0; i < 3; i++)
-        weft_ways_observe(&ways, KIB(64), WEFT_WAY_PIPE, 2000);
+        weft_choices_observe(&ways, KIB(64), KERNEL, 2000);
     int changed = 0;
     for (int i = 0; i < 3; i++)
-        changed += weft_ways_observe(&ways, KIB(64), WEFT_WAY_PULL, 1000);
+        changed += weft_choices_observe(&ways, KIB(64), FED, 1000);
     assert_int_equal(changed, 1);
-    assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PULL);
+    assert_int_equal(weft_choices_taken(&ways, KIB(64)), FED);
 }
 
 /* Messages that have gone another way in the end: a trial of them ends, and changes nothing; and one whose messages never end is given up. */
@@ -255,24 +255,24 @@ static void test_trial_without_costs(void **state)
 {
     (void)state;
     for (int is_said = 0; is_said < 2; is_said++) {
-        struct weft_ways ways;
-        int is_timed, pulled = 0;
-        weft_ways_open(&ways);
+        struct weft_choices ways;
+        int is_timed, fed = 0;
+        weft_choices_open(&ways);
         for (int i = 0; i < 5000; i++) {
-            enum weft_way way = weft_ways_next(&ways, KIB(64), &is_timed);
-            pulled += way == WEFT_WAY_PULL;
-            if (is_timed && (way == WEFT_WAY_PIPE || is_said))
-                assert_int_equal(weft_ways_observe(&ways, KIB(64), way, way == WEFT_WAY_PIPE ? 1000 : 0), 0);
+            uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
+            fed += way == FED;
+            if (is_timed && (way == KERNEL || is_said))
+                assert_int_equal(weft_choices_observe(&ways, KIB(64), way, way == KERNEL ? 1000 : 0), 0);
         }
-        assert_int_equal(weft_ways_taken(&ways, KIB(64)), WEFT_WAY_PIPE);
-        assert_in_range(pulled, 6, 5000 / 10);
+        assert_int_equal(weft_choices_taken(&ways, KIB(64)), KERNEL);
+        assert_in_range(fed, 6, 5000 / 10);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begins_with_a_pipe),
+        cmocka_unit_test(test_begins_with_the_first),
         cmocka_unit_test(test_finds_the_better),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_never_flaps),

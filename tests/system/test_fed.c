@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap process_vm_readv shm_feed_give shm_pull_fed shm_cell_check @tests/clock/wraps */
+/* Ordinary memory that its owner feeds to the reader, instead of the kernel's copy. An owner or a reader stops inside its copy, by a page
+ * that it may not touch yet, and goes on, dies or gives up. Time runs slower, so that a busy machine does not end anybody's patience where nobody stops. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/clock/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/process_vm.h"
+#include "tests/support/ranks.h"
+#include "transport/shm/shm_private.h"
+
+#define PAGE       4096
+#define PIECE      4096         /* what is read by less is no payload */
+#define SLOWER     20000        /* 80 ms for an owner to begin, 400 ms to go on */
+#define BYTES      (128u << 10) /* one read */
+#define LONG_BYTES (1u << 20)
+#define AT         5 /* the page at which a rank stops: in the second slice */
+
+enum how { GOES_ON, DIES };
+
+static struct shared {
+    _Atomic int how, stopped, go, kernel_reads, slow_kernel, slow_feed, feeds_not, asked, refused;
+} * shared;
+
+int __real_shm_feed_give(struct weft_transport *);
+int __wrap_shm_feed_give(struct weft_transport *);
+size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t, int);
+size_t __wrap_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t, int);
+
+int __real_shm_cell_check(const struct weft_link *, const struct shm_token *);
+int __wrap_shm_cell_check(const struct weft_link *, const struct shm_token *);
+
+int __wrap_shm_cell_check(const struct weft_link *link, const struct shm_token *token)
+{
+    int status = __real_shm_cell_check(link, token);
+    shared->refused += status != WEFT_OK;
+    return status;
+}
+
+int __wrap_shm_feed_give(struct weft_transport *transport)
+{
+    if (shared->slow_feed)
+        usleep(50);
+    return shared->feeds_not ? 0 : __real_shm_feed_give(transport);
+}
+
+size_t __wrap_shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset,
+                           void *destination, size_t size, int is_wish)
+{
+    shared->asked++;
+    return __real_shm_pull_fed(link, token, offset, destination, size, is_wish);
+}
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
+                                const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    if (local->iov_len >= PIECE) {
+        shared->kernel_reads++;
+        if (shared->slow_kernel)
+            usleep(2000);
+    }
+    return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
+}
+
+static uint8_t value(size_t i, int seed)
+{
+    uint32_t mixed = ((uint32_t)i + 1) * 2654435761u + (uint32_t)seed * 40503u;
+    return (uint8_t)((mixed ^ mixed >> 15) * 2246822519u >> 24);
+}
+
+static void fill(uint8_t *memory, size_t bytes, int seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        memory[i] = value(i, seed);
+}
+
+static int check(const uint8_t *memory, size_t bytes, int seed)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (memory[i] != value(i, seed)) {
+            fprintf(stderr, "byte %zu of %zu is %u, expected %u\n", i, bytes, memory[i], value(i, seed));
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void prepare(enum how how)
+{
+    shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->slow_feed =
+        shared->refused = shared->feeds_not = shared->asked = 0;
+    shared->how = how;
+}
+
+static int wait_for(const _Atomic int *value, int least)
+{
+    for (int i = 0; i < 30000 && *value < least; i++)
+        usleep(1000);
+    return *value >= least;
+}
+
+static uint64_t fed(const struct job *job)
+{
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    return weft_comm_get_stats(job->comm, &stats) == WEFT_OK ? stats.bytes_fed : 0;
+}
+
+/* --- the bits are right, of every size, also where both ends read */
+
+static const size_t sizes[] = {4097,   8192,   12287,  16384,  32767,  32768,          65536,
+                               100001, 131072, 131073, 200000, 262144, (9u << 20) + 13};
+#define MOST ((9u << 20) + 64)
+
+static int pass(const struct job *job, int rank, uint8_t *send, uint8_t *recv, size_t bytes, int seed)
+{
+    fill(send, bytes, seed + rank);
+    memset(recv, 0xa5, bytes + 1);
+    if (seed % 2) {
+        CHECK_OK(
+            weft_sendrecv(job->comm, send, bytes, !rank, 0, recv, bytes, !rank, 0, WEFT_UINT8, NULL, NULL));
+    } else {
+        if (rank == 0)
+            CHECK_OK(weft_send(job->comm, send, bytes, WEFT_UINT8, 1, 0, NULL));
+        CHECK_OK(weft_recv(job->comm, recv, bytes, WEFT_UINT8, !rank, 0, NULL, NULL));
+        if (rank == 1)
+            CHECK_OK(weft_send(job->comm, send, bytes, WEFT_UINT8, 0, 0, NULL));
+    }
+    CHECK_BITS(check(recv, bytes, seed + !rank) == 0 && recv[bytes] == 0xa5);
+    return 0;
+}
+
+static int sizes_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *send = malloc(MOST), *recv = malloc(MOST);
+    uint64_t expected = 0;
+    (void)ranks;
+    CHECK(send && recv);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(SLOWER);
+    for (int round = 0; round < 4; round++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            CHECK(pass(&job, rank, send + round * 7, recv + s % 3, sizes[s], round * 2 + (s + round) % 2) ==
+                  0);
+            size_t rest = sizes[s] % *(const size_t *)arg; /* a short one is not fed */
+            expected += sizes[s] - (rest < PIECE ? rest : 0);
+        }
+    }
+    test_clock_slow(1);
+    CHECK(fed(&job) == expected);
+    CHECK_OK(job_close(&job));
+    free(send);
+    free(recv);
+    return 0;
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    static size_t slices[] = {BYTES, 1u << 20}; /* the longer one has four times the blocks that there are */
+    prepare(GOES_ON);
+    for (int i = 0; i < 2; i++) {
+        setenv("WEFT_SLICE_SHM", i ? "1048576" : "131072", 1);
+        assert_int_equal(test_ranks_fork(2, sizes_body, &slices[i]), 0);
+        assert_int_equal(shared->kernel_reads, 0);
+    }
+    unsetenv("WEFT_SLICE_SHM");
+}
+
+/* --- one end stops inside its copy */
+
+static uint8_t *trap; /* a page that may not be touched yet */
+
+static void stop_here(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!trap || (uint8_t *)info->si_addr < trap || (uint8_t *)info->si_addr >= trap + PAGE) {
+        signal(number, SIG_DFL);
+        return;
+    }
+    mprotect(trap, PAGE, PROT_READ | PROT_WRITE);
+    shared->stopped = 1;
+    if (shared->how == DIES)
+        kill(getpid(), SIGKILL);
+    wait_for(&shared->go, 1);
+}
+
+static uint8_t *trapped(size_t bytes, int is_armed)
+{
+    struct sigaction action = {.sa_sigaction = stop_here, .sa_flags = SA_SIGINFO};
+    uint8_t *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    fill(memory, bytes, 1);
+    if (is_armed) {
+        trap = memory + AT * PAGE;
+        mprotect(trap, PAGE, PROT_NONE);
+    }
+    return memory;
+}
+
+/* The owner stops: the reader reads the rest by the kernel. What the owner writes when it goes on does no harm to what comes next. */
+static int owner_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    CHECK_OK(job_greet(job.comm));
+    uint8_t *memory = trapped(BYTES, rank == 0);
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    test_clock_slow(SLOWER);
+    if (rank == 0) {
+        CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+    } else {
+        memset(memory, 0, BYTES);
+        CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK(shared->stopped && !shared->go && shared->kernel_reads > 0);
+        CHECK_BITS(check(memory, BYTES, 1) == 0);
+        CHECK(fed(&job) > 0 && fed(&job) < BYTES);
+        shared->go = 1;
+    }
+    uint64_t before = fed(&job);
+    for (int seed = 2; seed < 8; seed++) {
+        fill(memory, BYTES, rank ? 99 : seed);
+        if (rank == 0)
+            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        else
+            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK_BITS(check(memory, BYTES, seed) == 0);
+    }
+    CHECK(fed(&job) - before == (rank ? 6 * BYTES : 0));
+    test_clock_slow(1);
+    CHECK_OK(job_close(&job));
+    munmap(memory, BYTES);
+    return 0;
+}
+
+static void test_owner_stops(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    assert_int_equal(test_ranks_fork(2, owner_body, NULL), 0);
+}
+
+/* arg: the rank that dies. */
+static int dying_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    int dies = *(const int *)arg;
+    (void)ranks;
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    CHECK_OK(job_greet(job.comm));
+    uint8_t *memory = trapped(BYTES, rank == dies);
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    test_clock_slow(SLOWER);
+    int status = rank == 0 ? weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL)
+                           : weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL);
+    test_clock_slow(1);
+    CHECK(rank != dies && status == WEFT_PEER_FAILED);
+    weft_comm_destroy(job.comm);
+    weft_context_close(job.context);
+    munmap(memory, BYTES);
+    return 0;
+}
+
+static void test_dies(void **state)
+{
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        int statuses[2];
+        prepare(DIES);
+        test_ranks_fork_status(2, dying_body, &dies, statuses);
+        assert_int_equal(shared->stopped, 1);
+        assert_true(WIFSIGNALED(statuses[dies]) && WTERMSIG(statuses[dies]) == SIGKILL);
+        assert_true(WIFEXITED(statuses[!dies]) && WEXITSTATUS(statuses[!dies]) == 0);
+    }
+}
+
+/* The reader stops, and the owner's send ends by its deadline: the memory is the owner's again, who writes there. The reader may not take that for
+ * the message. */
+static int taken_back_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
+    CHECK_OK(job_greet(job.comm));
+    uint8_t *memory = trapped(LONG_BYTES, rank == 1);
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    test_clock_slow(SLOWER);
+    if (rank == 0) {
+        weft_work *work;
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        options.work = &work;
+        CHECK_OK(weft_send(job.comm, memory, LONG_BYTES, WEFT_UINT8, 1, 0, &options));
+        while (!shared->stopped)
+            CHECK(weft_work_wait(work, 0) == WEFT_AGAIN);
+        CHECK_OK(weft_comm_abort(job.comm, "the test"));
+        CHECK(weft_work_wait(work, -1) == WEFT_REVOKED);
+        memset(memory, 0x77, LONG_BYTES);
+        shared->go = 1;
+        weft_work_free(work);
+    } else {
+        CHECK(weft_recv(job.comm, memory, LONG_BYTES, WEFT_UINT8, 0, 0, NULL, NULL) != WEFT_OK);
+        CHECK(shared->go);
+    }
+    weft_comm_destroy(job.comm);
+    weft_context_close(job.context);
+    munmap(memory, LONG_BYTES);
+    return 0;
+}
+
+static void test_taken_back(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    setenv("WEFT_SLICE_SHM", "1048576", 1); /* all of it is one read, and the owner cannot be far ahead */
+    assert_int_equal(test_ranks_fork(2, taken_back_body, NULL), 0);
+    unsetenv("WEFT_SLICE_SHM");
+    assert_int_equal(shared->refused, 1);
+}
+
+/* --- it is taken where it is faster, and what is done can be seen */
+
+#define MESSAGES 5000 /* at most */
+
+/* Whether rank 1 says that it reads so now. */
+static int says(const struct job *job, int rank, const char *way, int *is_so)
+{
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(
+        weft_comm_describe(job->comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, !rank, &description));
+    *is_so = rank && strcmp(description.algorithm, way) == 0;
+    CHECK(!*is_so || strncmp(description.why, "measured: ", 10) == 0);
+    CHECK_OK(weft_broadcast(job->comm, is_so, is_so, 1, WEFT_INT32, 1, NULL));
+    return 0;
+}
+
+static int learning_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(BYTES);
+    int is_fed = 0;
+    (void)ranks, (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(100); /* or a look at the clock says nothing */
+    for (int seed = 0; seed < MESSAGES && !is_fed; seed++) {
+        fill(memory, BYTES, rank ? 99 : seed);
+        if (rank == 0)
+            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        else
+            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK_BITS(check(memory, BYTES, seed) == 0);
+        CHECK(says(&job, rank, "fed", &is_fed) == 0);
+    }
+    CHECK(is_fed && (rank == 0 || fed(&job)));
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_learns(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    shared->slow_kernel = 1;
+    setenv("WEFT_WAY_SHM", "auto", 1);
+    assert_int_equal(test_ranks_fork(2, learning_body, NULL), 0);
+    setenv("WEFT_WAY_SHM", "fed", 1);
+    assert_in_range(shared->kernel_reads, 8, MESSAGES);
+}
+
+/* Both read at once, and feeding is slow: trials of either have the other do likewise, and nothing of that stays. */
+#define EXCHANGES 600
+
+static int likewise_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *send = calloc(2, BYTES), *recv = send + BYTES;
+    (void)ranks, (void)arg;
+    CHECK(send);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(1000);
+    for (int i = 0; i < EXCHANGES; i++)
+        CHECK_OK(
+            weft_sendrecv(job.comm, send, BYTES, !rank, 0, recv, BYTES, !rank, 0, WEFT_UINT8, NULL, NULL));
+    test_clock_slow(1);
+    CHECK(fed(&job) > 0 && fed(&job) <= EXCHANGES / 5 * BYTES);
+    CHECK_OK(job_close(&job));
+    free(send);
+    return 0;
+}
+
+static void test_likewise(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    shared->slow_feed = 1;
+    setenv("WEFT_WAY_SHM", "auto", 1);
+    assert_int_equal(test_ranks_fork(2, likewise_body, NULL), 0);
+    setenv("WEFT_WAY_SHM", "fed", 1);
+}
+
+/* --- an owner that never feeds is asked seldom, and one that does so again is found */
+
+#define AWAY 2000
+
+static int away_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = calloc(1, BYTES);
+    int asked = 0;
+    (void)ranks, (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    for (int i = 0; i < 3 * AWAY && !fed(&job); i++) {
+        if (rank == 0)
+            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        else
+            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        if (rank == 1 && i == AWAY - 1) {
+            asked = shared->asked;
+            shared->feeds_not = 0;
+        }
+        int is_over = rank && fed(&job);
+        CHECK_OK(weft_broadcast(job.comm, &is_over, &is_over, 1, WEFT_INT32, 1, NULL));
+        if (is_over)
+            break;
+    }
+    CHECK(rank == 0 || (fed(&job) && asked >= 4 && asked <= 4 + AWAY / 17 + 3 * AWAY / 32));
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_away(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    shared->feeds_not = 1;
+    setenv("WEFT_HELP_SHM", "auto", 1);
+    for (int is_fixed = 0; is_fixed < 2; is_fixed++) {
+        prepare(GOES_ON);
+        shared->feeds_not = 1;
+        setenv("WEFT_WAY_SHM", is_fixed ? "fed" : "auto", 1);
+        assert_int_equal(test_ranks_fork(2, away_body, NULL), 0);
+    }
+    setenv("WEFT_HELP_SHM", "always", 1);
+}
+
+/* --- so many links of a rank have memory for it, and what is idle goes to others */
+
+#define RANKS   22
+#define LINKS   16
+#define LINK_KB (256 + 4) /* and marks */
+#define RING_KB 72        /* of each link, which was there before but had not been touched by rank 0 */
+
+static long shared_kb(void)
+{
+    char line[128];
+    long kb = -1, value;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "RssShmem: %ld kB", &value) == 1)
+            kb = value;
+    }
+    if (file)
+        fclose(file);
+    return kb;
+}
+
+static int memory_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(BYTES);
+    uint64_t first = 0;
+    (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    long before = shared_kb();
+    for (int round = 0; round < 2; round++) {
+        test_clock_slow(100000);          /* 400 ms: there are few processors */
+        for (int r = 1; r < ranks; r++) { /* the second time the other way round */
+            int to = round ? ranks - r : r;
+            fill(memory, BYTES, rank ? 99 : r);
+            if (rank == 0)
+                CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, to, 0, NULL));
+            else if (rank == to)
+                CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+            if (rank == to)
+                CHECK_BITS(check(memory, BYTES, r) == 0);
+        }
+        test_clock_slow(1);
+        if (rank == 0) {
+            long grown = shared_kb() - before;
+            if (grown < LINKS * 256 || grown > LINKS * LINK_KB + RANKS * RING_KB)
+                fprintf(stderr, "shared memory has grown by %ld kB\n", grown);
+            CHECK(grown >= LINKS * 256 && grown <= LINKS * LINK_KB + RANKS * RING_KB);
+        } else if (round == 0) {
+            first = fed(&job);
+            CHECK(first == (rank <= LINKS ? BYTES : 0));
+        } else if (rank > LINKS) {
+            CHECK(fed(&job) - first == BYTES); /* of memory that was another link's */
+        }
+        if (rank == 0) { /* a second passes */
+            test_clock_hurry(1000);
+            usleep(100000);
+            test_clock_hurry(1);
+        }
+        CHECK_OK(weft_barrier(job.comm, NULL));
+    }
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    assert_int_equal(test_ranks_fork(RANKS, memory_body, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_owner_stops),
+        cmocka_unit_test(test_dies),   cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_learns), cmocka_unit_test(test_likewise),
+        cmocka_unit_test(test_away),   cmocka_unit_test(test_memory),
+    };
+    shared = test_ranks_shared(sizeof *shared);
+    setenv("WEFT_WAY_SHM", "fed", 1);
+    setenv("WEFT_HELP_SHM", "always", 1);
+    setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

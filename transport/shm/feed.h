@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a reader of a peer's memory and its owner write into the owner's ring, where the owner feeds the reader: feed.c. */
+#ifndef WEFT_TRANSPORT_SHM_FEED_H
+#define WEFT_TRANSPORT_SHM_FEED_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define SHM_FED_BYTES_MIN 4096u /* of a piece that is read */
+
+#define SHM_FEED_BLOCK       4096u
+#define SHM_FEED_BLOCKS      64u /* of a link. With 16 of them 128 KB took a third longer */
+#define SHM_FEED_SLICE_MAX   4u  /* blocks: a power of two */
+#define SHM_FEED_BYTES       (SHM_FEED_BLOCKS * SHM_FEED_BLOCK)
+#define SHM_FEED_MARKS_BYTES (SHM_FEED_BLOCKS * sizeof(struct shm_feed_mark))
+
+/* What the reader asks for. It writes 0 to `wanted`, then the rest, then `wanted`. */
+struct shm_feed {
+    _Alignas(64) _Atomic uint64_t wanted; /* the number of the first block, and 1; 0: nothing. */
+    _Atomic uint64_t source, bytes;       /* the owner's memory */
+    _Atomic uint32_t cell;                /* of the token that stands for it */
+    _Atomic uint32_t slice_blocks;        /* of them make a slice, which is full or empty */
+    _Atomic uint32_t wishes; /* of its own, which the owner follows where it reads from here itself */
+    _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
+};
+
+/* Of the block at which a slice begins: its number, and 1, once the slice is filled. */
+struct shm_feed_mark {
+    _Alignas(64) _Atomic uint64_t filled;
+};
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ordinary memory of a peer: by the kernel, which the owner may help with (help.c), or fed by the owner (feed.c).
+ *
+ * Which is faster depends on how near both processors are and on the size, and changes while a program runs. So the reader measures both, per peer
+ * and size (base/choice.h). What counts is the time of one read, from its beginning to its end. A read that is not fed to its end says nothing.
+ *
+ * Two that read from each other had better do so in the same way, as who is inside the kernel's copy feeds nobody. So a read is fed as well whose owner has asked for the same since the
+ * last one: then what either measures in a trial is what both would have. That is no wish of its own, or one would follow the other for ever.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transport/shm/shm_private.h"
+
+enum shm_read { SHM_READ_KERNEL, SHM_READ_FED };
+
+#define UNHELPED_MAX                                                                                         \
+    4u /* reads that are asked for before a peer is taken for one that has other things to do; */
+#define UNHELPED_EACH 17u        /* then one of so many is; odd, as messages often have 2, 4 or 8 pieces */
+#define WAKING_BYTES  (1u << 20) /* a message that an owner is worth waking for */
+
+/* How this read is done. */
+struct how {
+    enum shm_read way;
+    int is_timed; /* its cost is to be observed */
+    int is_trial;
+    int is_likewise; /* as the owner has wanted the same, since it was read last */
+};
+
+static struct how next_read(struct weft_link *link, const struct shm_token *token, size_t size)
+{
+    struct how how = {SHM_READ_KERNEL, 0, 0, 0};
+    if (link->transport->params.help == WEFT_HELP_NEVER || token->segment & SHM_READ_NOT_FED ||
+        token->cell == SHM_CELL_SHARED || size < SHM_FED_BYTES_MIN)
+        return how;
+    if (token->segment & SHM_READ_ALWAYS_FED) {
+        how.way = SHM_READ_FED;
+        return how;
+    }
+    if (!link->reads && (link->reads = malloc(sizeof *link->reads)))
+        weft_choices_open(link->reads);
+    if (!link->reads)
+        return how;
+    how.way = (enum shm_read)weft_choices_next(link->reads, size, &how.is_timed);
+    how.is_trial = how.way != weft_choices_taken(link->reads, size);
+    int was_wanted = shm_feed_was_wanted(link, size);
+    if (was_wanted && how.way == SHM_READ_KERNEL && !how.is_trial) /* which says nothing about either way */
+        how = (struct how){SHM_READ_FED, 0, 0, 1};
+    return how;
+}
+
+/* Whether the owner is asked to do its part. Where it has other things to do that costs a call more, or the time until it is not waited for
+ * any more. */
+static int is_asked(struct weft_link *link, const struct shm_token *token, size_t size, const struct how *how)
+{
+    struct shm_peer *peer = link->peer;
+    int setting = link->transport->params.help;
+    peer->helps_not = token->segment & SHM_READ_NOT_HELPED;
+    if (setting == WEFT_HELP_NEVER ||
+        (how->way == SHM_READ_KERNEL && (peer->helps_not || size < SHM_HELPED_BYTES_MIN)))
+        return 0;
+    peer->unhelped++;
+    return setting == WEFT_HELP_ALWAYS || how->is_trial || how->is_likewise ||
+           peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
+}
+
+int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
+                      void *destination, size_t size)
+{
+    const struct how how = next_read(link, token, size);
+    int asks = is_asked(link, token, size, &how), is_fed = how.way == SHM_READ_FED, status = WEFT_OK;
+    int64_t begun_ns = how.is_timed ? weft_clock_ns() : 0;
+    size_t fed = 0;
+    if (asks && offset == 0 && token->size >= WAKING_BYTES && /* once: who is woken polls on for a while */
+        atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
+        shm_peer_wake(link);
+    if (asks && is_fed)
+        fed = shm_pull_fed(link, token, offset, destination, size, !how.is_likewise);
+    link->fed_bytes += fed;
+    if (fed == size)
+        link->peer->unhelped = 0;
+    else
+        status = shm_pull_helped(link, pid, token, offset + fed, (uint8_t *)destination + fed, size - fed,
+                                 asks && !is_fed);
+    if (how.is_timed)
+        weft_choices_observe(link->reads, size, (uint8_t)how.way,
+                             status != WEFT_OK || (is_fed && fed < size) ? 0 : weft_clock_ns() - begun_ns);
+    return status;
+}
+
+/* Why a read of so many bytes is fed, or is not. Returns whether it is. */
+static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t capacity)
+{
+    uint64_t costs_ns[2];
+    size_t of_bytes;
+    if (!link->reads)
+        return 0;
+    int taken = weft_choices_costs(link->reads, bytes, costs_ns, &of_bytes);
+    if (costs_ns[0] && costs_ns[1])
+        snprintf(why, capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
+                 costs_ns[taken], taken ? "fed" : "by the kernel", costs_ns[!taken],
+                 taken ? "by the kernel" : "fed", of_bytes);
+    return taken == SHM_READ_FED;
+}
+
+/* Whether the next large read is offered to its owner in half, and why. */
+static int say_helped(const struct weft_link *link, char *why, size_t capacity)
+{
+    const struct shm_peer *peer = link->peer;
+    int setting = link->transport->params.help;
+    if (!atomic_load_explicit(&peer->pid, memory_order_acquire)) {
+        snprintf(why, capacity, "this process cannot read the rank's memory by itself");
+        return 0;
+    }
+    if (setting == WEFT_HELP_NEVER || (setting == WEFT_HELP_ALWAYS && !peer->helps_not)) {
+        snprintf(why, capacity, "WEFT_HELP_SHM says so");
+        return setting == WEFT_HELP_ALWAYS;
+    }
+    if (peer->helps_not) {
+        snprintf(why, capacity,
+                 "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that");
+        return 0;
+    }
+    if (peer->unhelped < UNHELPED_MAX) {
+        snprintf(why, capacity,
+                 "the rank has written %" PRIu64 " of %" PRIu64 " bytes that were offered to it",
+                 link->helped_bytes, link->offered_bytes);
+        return 1;
+    }
+    snprintf(why, capacity, "the rank has neither helped nor fed %u times; every %uth read is offered",
+             peer->unhelped, UNHELPED_EACH);
+    return (peer->unhelped + 1) % UNHELPED_EACH == 0;
+}
+
+int shm_link_help(struct weft_link *link, struct weft_link_help *help)
+{
+    struct weft_link_help now = {.size = help->size,
+                                 .bytes_offered = link->offered_bytes,
+                                 .bytes_helped = link->helped_bytes,
+                                 .bytes_fed = link->fed_bytes};
+    memcpy(&now.bytes, &help->bytes, help->size < sizeof now ? 0 : sizeof now.bytes);
+    now.is_offered = say_helped(link, now.why, sizeof now.why);
+    now.is_fed = say_fed(link, now.bytes, now.why, sizeof now.why);
+    memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);
+    return WEFT_OK;
+}
