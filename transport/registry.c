@@ -193,6 +193,11 @@ static int absent_reg_device(struct weft_transport *transport, const struct weft
     return weft_fail(WEFT_UNSUPPORTED, "the transport registers no device memory");
 }
 
+static void absent_expose_whole(struct weft_link *link, struct weft_token *token)
+{
+    (void)link, (void)token;
+}
+
 static int absent_link_help(struct weft_link *link, struct weft_link_help *help)
 {
     (void)link, (void)help;
@@ -237,6 +242,7 @@ static const struct weft_transport_ops absent = {
     .reg_source = absent_reg_source,
     .reg_device = absent_reg_device,
     .link_help = absent_link_help,
+    .expose_whole = absent_expose_whole,
 };
 
 static void abandoned_close(struct weft_transport *transport)
@@ -308,6 +314,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->reg_source = ops->reg_source ? ops->reg_source : absent.reg_source;
     ops->reg_device = ops->reg_device ? ops->reg_device : absent.reg_device;
     ops->link_help = ops->link_help ? ops->link_help : absent.link_help;
+    ops->expose_whole = ops->expose_whole ? ops->expose_whole : absent.expose_whole;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

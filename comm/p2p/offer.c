@@ -35,6 +35,7 @@ void weft_p2p_offer(struct weft_p2p *p2p, const struct weft_exec_peer *link, str
         weft_error_clear(); /* nothing has failed: it goes as a transfer, which says what is missing */
         return;
     }
+    link->ops->expose_whole(link->link, &request->offer);
     context->p2p.offers++;
     request->is_offered = 1;
 }

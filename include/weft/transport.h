@@ -327,6 +327,9 @@ struct weft_transport_ops {
                       struct weft_region **region);
     /* What came of having link's peer help with pull(). WEFT_UNSUPPORTED: nobody helps here. */
     int (*link_help)(struct weft_link *link, struct weft_link_help *help);
+    /* Of memory that expose() has described just now: all of it may be read from now on, so the instance may begin to copy it for the peer. The
+     * token, which is changed, says so. */
+    void (*expose_whole)(struct weft_link *link, struct weft_token *token);
 };
 
 enum weft_link_flags {

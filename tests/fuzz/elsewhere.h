@@ -36,6 +36,11 @@ static int expose(struct weft_link *link, struct weft_region *region, const void
     return WEFT_OK;
 }
 
+static void expose_whole(struct weft_link *link, struct weft_token *token)
+{
+    (void)link, (void)token;
+}
+
 static int pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
                 size_t size)
 {
@@ -130,6 +135,7 @@ static void region_put(void *arg, uint32_t transport, struct weft_region *region
 static const struct weft_transport_ops elsewhere_ops = {.link_flags = link_flags,
                                                         .pipe_open = pipe_open,
                                                         .expose = expose,
+                                                        .expose_whole = expose_whole,
                                                         .pull = pull,
                                                         .advertise = advertise,
                                                         .withdraw = withdraw,

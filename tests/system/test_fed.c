@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with tests/clock/; wrap process_vm_readv shm_feed_give shm_pull_fed shm_cell_check @tests/clock/wraps */
+/* build: with tests/clock/; wrap process_vm_readv shm_feed_give shm_feed_ahead shm_pull_fed shm_cell_check @tests/clock/wraps */
 /* Ordinary memory that its owner feeds to the reader, instead of the kernel's copy. An owner or a reader stops inside its copy, by a page
  * that it may not touch yet, and goes on, dies or gives up. Time runs slower, so that a busy machine does not end anybody's patience where nobody stops. */
 #include <setjmp.h>
@@ -24,7 +24,8 @@
 
 #define PAGE       4096
 #define PIECE      4096         /* what is read by less is no payload */
-#define SLOWER     20000        /* 80 ms for an owner to begin, 400 ms to go on */
+#define SLOWER     1000000      /* 4 s for an owner to begin, 20 s to go on: nobody stops */
+#define SLOW       20000        /* 80 ms, and 400 ms */
 #define BYTES      (128u << 10) /* one read */
 #define LONG_BYTES (1u << 20)
 #define AT         5 /* the page at which a rank stops: in the second slice */
@@ -32,7 +33,7 @@
 enum how { GOES_ON, DIES };
 
 static struct shared {
-    _Atomic int how, stopped, go, kernel_reads, slow_kernel, slow_feed, feeds_not, asked, refused;
+    _Atomic int how, stopped, go, kernel_reads, slow_kernel, slow_feed, feeds_not, asked, refused, ahead;
 } * shared;
 
 int __real_shm_feed_give(struct weft_transport *);
@@ -48,6 +49,16 @@ int __wrap_shm_cell_check(const struct weft_link *link, const struct shm_token *
     int status = __real_shm_cell_check(link, token);
     shared->refused += status != WEFT_OK;
     return status;
+}
+
+uint64_t __real_shm_feed_ahead(struct weft_link *, const void *, size_t, uint32_t);
+uint64_t __wrap_shm_feed_ahead(struct weft_link *, const void *, size_t, uint32_t);
+
+uint64_t __wrap_shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell)
+{
+    uint64_t number = __real_shm_feed_ahead(link, memory, size, cell);
+    shared->ahead += number != 0;
+    return number;
 }
 
 int __wrap_shm_feed_give(struct weft_transport *transport)
@@ -101,7 +112,7 @@ static int check(const uint8_t *memory, size_t bytes, int seed)
 static void prepare(enum how how)
 {
     shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->slow_feed =
-        shared->refused = shared->feeds_not = shared->asked = 0;
+        shared->refused = shared->ahead = shared->feeds_not = shared->asked = 0;
     shared->how = how;
 }
 
@@ -181,6 +192,101 @@ static void test_sizes(void **state)
     unsetenv("WEFT_SLICE_SHM");
 }
 
+/* --- what is fed before anybody asks */
+
+#define SHORT (48u << 10)
+#define TAGS  3
+
+/* Received in another order than they were sent: what was copied ahead may have been overwritten meanwhile. */
+static int order_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(TAGS * SHORT);
+    uint64_t expected = 0;
+    (void)ranks, (void)arg;
+    CHECK(memory);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(SLOWER);
+    for (int seed = 0; seed < 24; seed++) {
+        weft_work *works[TAGS];
+        for (int k = 0; k < TAGS; k++) {
+            uint8_t *at = memory + (size_t)k * SHORT;
+            int tag = rank ? (seed + 2 * k) % TAGS : k;
+            weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+            fill(at, SHORT, rank ? 99 : seed * TAGS + tag);
+            options.work = &works[k];
+            if (rank == 0)
+                CHECK_OK(weft_send(job.comm, at, SHORT, WEFT_UINT8, 1, tag, &options));
+            else
+                CHECK_OK(weft_recv(job.comm, at, SHORT, WEFT_UINT8, 0, tag, NULL, NULL));
+            if (rank)
+                CHECK_BITS(check(at, SHORT, seed * TAGS + tag) == 0);
+            expected += SHORT;
+        }
+        for (int k = 0; k < TAGS && rank == 0; k++) {
+            CHECK_OK(weft_work_wait(works[k], -1));
+            weft_work_free(works[k]);
+        }
+        CHECK_OK(weft_barrier(job.comm, NULL));
+    }
+    test_clock_slow(1);
+    CHECK(rank == 0 || fed(&job) == expected);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    assert_int_equal(test_ranks_fork(2, order_body, NULL), 0);
+    assert_in_range(shared->ahead, 5, 24 * TAGS);
+}
+
+/* Messages of several slices, which leave before all of them is there. */
+static int chain_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    enum { COUNT = 12000 };
+    static int32_t send[COUNT], recv[COUNT];
+    (void)arg;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(1000);
+    for (int round = 0; round < 30; round++) {
+        for (int i = 0; i < COUNT; i++)
+            send[i] = (i * 7 + round) * (rank + 1);
+        CHECK_OK(weft_allreduce(job.comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM, NULL));
+        for (int i = 0; i < COUNT; i++)
+            CHECK_BITS(recv[i] == (i * 7 + round) * (ranks * (ranks + 1) / 2));
+        CHECK_OK(weft_broadcast(job.comm, send, recv, COUNT, WEFT_INT32, round % ranks, NULL));
+        for (int i = 0; i < COUNT; i++)
+            CHECK_BITS(recv[i] == (i * 7 + round) * (round % ranks + 1));
+    }
+    test_clock_slow(1);
+    CHECK(fed(&job) > 0);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_chain(void **state)
+{
+    static const char *const algorithms[] = {"ring", "chain", "tree"};
+    (void)state;
+    prepare(GOES_ON);
+    setenv("WEFT_SLICE_SHM", "8192", 1);
+    setenv("WEFT_FAST_PATH", "0", 1);
+    for (int a = 0; a < 3; a++) {
+        setenv("WEFT_ALGO", algorithms[a], 1);
+        assert_int_equal(test_ranks_fork(3, chain_body, NULL), 0);
+    }
+    unsetenv("WEFT_SLICE_SHM");
+    unsetenv("WEFT_FAST_PATH");
+    unsetenv("WEFT_ALGO");
+}
+
 /* --- one end stops inside its copy */
 
 static uint8_t *trap; /* a page that may not be touched yet */
@@ -199,6 +305,12 @@ static void stop_here(int number, siginfo_t *info, void *context)
     wait_for(&shared->go, 1);
 }
 
+static void arm(uint8_t *memory)
+{
+    trap = memory + AT * PAGE;
+    mprotect(trap, PAGE, PROT_NONE);
+}
+
 static uint8_t *trapped(size_t bytes, int is_armed)
 {
     struct sigaction action = {.sa_sigaction = stop_here, .sa_flags = SA_SIGINFO};
@@ -206,54 +318,70 @@ static uint8_t *trapped(size_t bytes, int is_armed)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     sigaction(SIGSEGV, &action, NULL);
     fill(memory, bytes, 1);
-    if (is_armed) {
-        trap = memory + AT * PAGE;
-        mprotect(trap, PAGE, PROT_NONE);
-    }
+    if (is_armed)
+        arm(memory);
     return memory;
 }
 
-/* The owner stops: the reader reads the rest by the kernel. What the owner writes when it goes on does no harm to what comes next. */
+/* From rank 0 to rank 1. */
+static int move(const struct job *job, int rank, uint8_t *memory, size_t bytes, int seed)
+{
+    fill(memory, bytes, rank ? 99 : seed);
+    if (rank == 0)
+        CHECK_OK(weft_send(job->comm, memory, bytes, WEFT_UINT8, 1, 0, NULL));
+    else
+        CHECK_OK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
+    CHECK_BITS(check(memory, bytes, seed) == 0);
+    return 0;
+}
+
+/* The owner stops: the reader reads the rest by the kernel. What the owner writes when it goes on does no harm to what comes next. arg: how
+ * long messages are. */
 static int owner_body(int rank, int ranks, void *arg)
 {
     struct job job;
-    (void)ranks, (void)arg;
+    size_t bytes = *(const size_t *)arg;
+    (void)ranks;
     CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
     CHECK_OK(job_greet(job.comm));
-    uint8_t *memory = trapped(BYTES, rank == 0);
-    CHECK_OK(weft_barrier(job.comm, NULL));
+    uint8_t *memory = trapped(bytes, 0);
     test_clock_slow(SLOWER);
+    CHECK(move(&job, rank, memory, bytes, 1) == 0); /* the next one is fed ahead, if it is short */
+    CHECK_OK(weft_barrier(job.comm, NULL));
+    if (rank == 0)
+        arm(memory);
+    test_clock_slow(SLOW);
     if (rank == 0) {
-        CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        CHECK_OK(weft_send(job.comm, memory, bytes, WEFT_UINT8, 1, 0, NULL));
     } else {
-        memset(memory, 0, BYTES);
-        CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        memset(memory, 0, bytes);
+        CHECK_OK(weft_recv(job.comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
         CHECK(shared->stopped && !shared->go && shared->kernel_reads > 0);
-        CHECK_BITS(check(memory, BYTES, 1) == 0);
-        CHECK(fed(&job) > 0 && fed(&job) < BYTES);
+        CHECK_BITS(check(memory, bytes, 1) == 0);
+        CHECK(fed(&job) > bytes && fed(&job) < 2 * bytes);
         shared->go = 1;
     }
+    test_clock_slow(SLOWER);
     uint64_t before = fed(&job);
     for (int seed = 2; seed < 8; seed++) {
-        fill(memory, BYTES, rank ? 99 : seed);
-        if (rank == 0)
-            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
-        else
-            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
-        CHECK_BITS(check(memory, BYTES, seed) == 0);
+        CHECK(move(&job, rank, memory, bytes, seed) == 0);
     }
-    CHECK(fed(&job) - before == (rank ? 6 * BYTES : 0));
+    CHECK(fed(&job) - before == (rank ? 6 * bytes : 0));
     test_clock_slow(1);
     CHECK_OK(job_close(&job));
-    munmap(memory, BYTES);
+    munmap(memory, bytes);
     return 0;
 }
 
 static void test_owner_stops(void **state)
 {
     (void)state;
-    prepare(GOES_ON);
-    assert_int_equal(test_ranks_fork(2, owner_body, NULL), 0);
+    static size_t lengths[] = {BYTES, SHORT};
+    for (int i = 0; i < 2; i++) {
+        prepare(GOES_ON);
+        assert_int_equal(test_ranks_fork(2, owner_body, &lengths[i]), 0);
+        assert_true((shared->ahead > 0) == i);
+    }
 }
 
 /* arg: the rank that dies. */
@@ -266,7 +394,7 @@ static int dying_body(int rank, int ranks, void *arg)
     CHECK_OK(job_greet(job.comm));
     uint8_t *memory = trapped(BYTES, rank == dies);
     CHECK_OK(weft_barrier(job.comm, NULL));
-    test_clock_slow(SLOWER);
+    test_clock_slow(SLOW);
     int status = rank == 0 ? weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL)
                            : weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL);
     test_clock_slow(1);
@@ -300,7 +428,7 @@ static int taken_back_body(int rank, int ranks, void *arg)
     CHECK_OK(job_greet(job.comm));
     uint8_t *memory = trapped(LONG_BYTES, rank == 1);
     CHECK_OK(weft_barrier(job.comm, NULL));
-    test_clock_slow(SLOWER);
+    test_clock_slow(SLOW);
     if (rank == 0) {
         weft_work *work;
         weft_call_options options = WEFT_CALL_OPTIONS_INIT;
@@ -360,12 +488,7 @@ static int learning_body(int rank, int ranks, void *arg)
     CHECK_OK(job_greet(job.comm));
     test_clock_slow(100); /* or a look at the clock says nothing */
     for (int seed = 0; seed < MESSAGES && !is_fed; seed++) {
-        fill(memory, BYTES, rank ? 99 : seed);
-        if (rank == 0)
-            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
-        else
-            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
-        CHECK_BITS(check(memory, BYTES, seed) == 0);
+        CHECK(move(&job, rank, memory, BYTES, seed) == 0);
         CHECK(says(&job, rank, "fed", &is_fed) == 0);
     }
     CHECK(is_fed && (rank == 0 || fed(&job)));
@@ -431,10 +554,7 @@ static int away_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     for (int i = 0; i < 3 * AWAY && !fed(&job); i++) {
-        if (rank == 0)
-            CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
-        else
-            CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+        CHECK(move(&job, rank, memory, BYTES, i) == 0);
         if (rank == 1 && i == AWAY - 1) {
             asked = shared->asked;
             shared->feeds_not = 0;
@@ -453,8 +573,6 @@ static int away_body(int rank, int ranks, void *arg)
 static void test_away(void **state)
 {
     (void)state;
-    prepare(GOES_ON);
-    shared->feeds_not = 1;
     setenv("WEFT_HELP_SHM", "auto", 1);
     for (int is_fixed = 0; is_fixed < 2; is_fixed++) {
         prepare(GOES_ON);
@@ -465,88 +583,14 @@ static void test_away(void **state)
     setenv("WEFT_HELP_SHM", "always", 1);
 }
 
-/* --- so many links of a rank have memory for it, and what is idle goes to others */
-
-#define RANKS   22
-#define LINKS   16
-#define LINK_KB (256 + 4) /* and marks */
-#define RING_KB 72        /* of each link, which was there before but had not been touched by rank 0 */
-
-static long shared_kb(void)
-{
-    char line[128];
-    long kb = -1, value;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "RssShmem: %ld kB", &value) == 1)
-            kb = value;
-    }
-    if (file)
-        fclose(file);
-    return kb;
-}
-
-static int memory_body(int rank, int ranks, void *arg)
-{
-    struct job job;
-    uint8_t *memory = malloc(BYTES);
-    uint64_t first = 0;
-    (void)arg;
-    CHECK(memory);
-    CHECK_OK(job_open(&job, "shm", NULL));
-    CHECK_OK(job_greet(job.comm));
-    CHECK_OK(weft_barrier(job.comm, NULL));
-    long before = shared_kb();
-    for (int round = 0; round < 2; round++) {
-        test_clock_slow(100000);          /* 400 ms: there are few processors */
-        for (int r = 1; r < ranks; r++) { /* the second time the other way round */
-            int to = round ? ranks - r : r;
-            fill(memory, BYTES, rank ? 99 : r);
-            if (rank == 0)
-                CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, to, 0, NULL));
-            else if (rank == to)
-                CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
-            if (rank == to)
-                CHECK_BITS(check(memory, BYTES, r) == 0);
-        }
-        test_clock_slow(1);
-        if (rank == 0) {
-            long grown = shared_kb() - before;
-            if (grown < LINKS * 256 || grown > LINKS * LINK_KB + RANKS * RING_KB)
-                fprintf(stderr, "shared memory has grown by %ld kB\n", grown);
-            CHECK(grown >= LINKS * 256 && grown <= LINKS * LINK_KB + RANKS * RING_KB);
-        } else if (round == 0) {
-            first = fed(&job);
-            CHECK(first == (rank <= LINKS ? BYTES : 0));
-        } else if (rank > LINKS) {
-            CHECK(fed(&job) - first == BYTES); /* of memory that was another link's */
-        }
-        if (rank == 0) { /* a second passes */
-            test_clock_hurry(1000);
-            usleep(100000);
-            test_clock_hurry(1);
-        }
-        CHECK_OK(weft_barrier(job.comm, NULL));
-    }
-    CHECK_OK(job_close(&job));
-    free(memory);
-    return 0;
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    prepare(GOES_ON);
-    assert_int_equal(test_ranks_fork(RANKS, memory_body, NULL), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_owner_stops),
+        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_chain),  cmocka_unit_test(test_owner_stops),
         cmocka_unit_test(test_dies),   cmocka_unit_test(test_taken_back),
         cmocka_unit_test(test_learns), cmocka_unit_test(test_likewise),
-        cmocka_unit_test(test_away),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_away),
     };
     shared = test_ranks_shared(sizeof *shared);
     setenv("WEFT_WAY_SHM", "fed", 1);

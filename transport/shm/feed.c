@@ -17,6 +17,9 @@
  * The owner copies nothing but memory that it exposes, and looks again before each few slices: what it has taken back it does not touch. The reader looks at
  * the token's cell afterwards, as after any read (cells.c).
  *
+ * A message of up to 64 KB is fed ahead, before anybody has asked, where the peer has taken the last one so or has asked since. Its blocks are the same ones, with numbers of
+ * the owner's that its token says (and what had been asked for last: who has asked since looks at none of it any more). That is done where all of the message is final (expose_whole()).
+ *
  * Blocks get memory when a peer first wants something, for so many links of an instance at a time, and an idle link's go to one that needs them.
  */
 #include <errno.h>
@@ -28,15 +31,18 @@
 #include "base/pause.h"
 #include "transport/shm/shm_private.h"
 
-#define GIVEN_BYTES  (128u << 10) /* at a time, before messages are looked at again */
-#define FED_LINKS    16u          /* that have memory for blocks: 4 MiB */
-#define IDLE_NS      INT64_C(1000000000)
-#define BEGIN_NS     4000 /* an owner that polls begins within 1 us. The kernel's copy of 32 KiB takes as long */
-#define STALL_NS     20000 /* longer than an owner needs for a slice of its own, or for another peer's */
-#define LOOKS        16    /* between two looks at the clock */
-#define GIVES_MAX    8     /* while a slice is waited for: 1 MiB of one other peer's */
-#define SMALL_BYTES  (32u << 10) /* a slice of one block, so that the reader begins early; */
-#define MIDDLE_BYTES (96u << 10) /* of two; more are marked less often */
+#define GIVEN_BYTES   (128u << 10) /* at a time, before messages are looked at again */
+#define FED_LINKS     16u          /* that have memory for blocks: 4 MiB */
+#define IDLE_NS       INT64_C(1000000000)
+#define BEGIN_NS      4000 /* an owner that polls begins within 1 us. The kernel's copy of 32 KiB takes as long */
+#define STALL_NS      20000 /* longer than an owner needs for a slice of its own, or for another peer's */
+#define AHEAD_EACH    (32u << 10) /* at a time, before it is looked at again what is asked for */
+#define AHEAD_BYTES   (64u << 10) /* of a message that is fed before anybody has asked */
+#define AHEAD_NUMBERS (SHM_READ_NUMBER / 2 + 1)
+#define LOOKS         16          /* between two looks at the clock */
+#define GIVES_MAX     8           /* while a slice is waited for: 1 MiB of one other peer's */
+#define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
+#define MIDDLE_BYTES  (96u << 10) /* of two; more are marked less often */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -64,6 +70,11 @@ static uint64_t blocks_of(uint64_t bytes)
     return (bytes + SHM_FEED_BLOCK - 1) / SHM_FEED_BLOCK;
 }
 
+static uint32_t slice_of(size_t bytes)
+{
+    return bytes < SMALL_BYTES ? 1 : bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
+}
+
 /* --- the owner */
 
 static int64_t coarse_ns(void)
@@ -73,16 +84,29 @@ static int64_t coarse_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Whether the peer may still look at blocks of the link's. */
-static int is_in_use(const struct weft_link *link)
+/* Whether the peer may still look at what it has asked for. */
+static int is_asked_in_use(const struct weft_link *link)
 {
     const struct shm_feed *feed = feed_in(link->ring.memory);
-    const struct shm_feeding *feeding = &link->feeding;
+    const struct shm_fed_piece *asked = &link->feeding.asked;
     uint64_t wanted = atomic_load_explicit(&feed->wanted, memory_order_acquire);
-    return atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP && wanted &&
-           (wanted != feeding->wanted || feeding->done < feeding->bytes ||
-            atomic_load_explicit(&feed->freed, memory_order_acquire) <
-                wanted - 1 + blocks_of(feeding->bytes));
+    return wanted &&
+           (wanted != asked->number || asked->done < asked->bytes ||
+            atomic_load_explicit(&feed->freed, memory_order_acquire) < wanted - 1 + blocks_of(asked->bytes));
+}
+
+/* Or at what it has not asked for: as long as the memory is exposed. Where its cell is used again that may seem so for longer. */
+static int is_ahead_in_use(const struct weft_link *link)
+{
+    const struct shm_fed_piece *ahead = &link->feeding.ahead;
+    return ahead->number && shm_cell_covers(link->transport, ahead->cell, ahead->source, ahead->bytes);
+}
+
+/* Or at any block of the link's. */
+static int is_in_use(const struct weft_link *link)
+{
+    return atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP &&
+           (is_ahead_in_use(link) || is_asked_in_use(link));
 }
 
 static void give_back(struct weft_link *link)
@@ -91,6 +115,7 @@ static void give_back(struct weft_link *link)
         madvise(block_at(link->ring.memory, 0), SHM_FEED_BYTES, MADV_REMOVE) != 0)
         return;
     link->feeding.has_blocks = 0;
+    link->feeding.ahead.number = 0;
     link->transport->fed_links--;
 }
 
@@ -122,64 +147,99 @@ static int get_blocks(struct weft_link *link)
     return 1;
 }
 
+/* Whether the peer has taken what was fed ahead, if anything was. */
+static int is_ahead_wanted(const struct weft_link *link)
+{
+    const struct shm_feed *feed = feed_in(link->ring.memory);
+    const struct shm_fed_piece *ahead = &link->feeding.ahead;
+    return !ahead->number || atomic_load_explicit(&feed->ahead_used, memory_order_relaxed) == ahead->number;
+}
+
 /* Reads what the peer wants, which it may be changing: 0 where it is. */
 static int take(struct weft_link *link, const struct shm_feed *feed, uint64_t wanted)
 {
-    struct shm_feeding now = {
-        .wanted = wanted,
+    struct shm_fed_piece now = {
+        .number = wanted,
         .source = (const uint8_t *)(uintptr_t)atomic_load_explicit(&feed->source, memory_order_relaxed),
         .bytes = atomic_load_explicit(&feed->bytes, memory_order_relaxed),
         .cell = atomic_load_explicit(&feed->cell, memory_order_relaxed),
-        .slice_blocks = atomic_load_explicit(&feed->slice_blocks, memory_order_relaxed),
-        .has_blocks = link->feeding.has_blocks,
-        .given_ns = link->feeding.given_ns,
-        .wishes = link->feeding.wishes};
+        .slice_blocks = atomic_load_explicit(&feed->slice_blocks, memory_order_relaxed)};
     weft_fence_loads();
     if (atomic_load_explicit(&feed->wanted, memory_order_relaxed) != wanted)
         return 0;
     uint32_t blocks = now.slice_blocks; /* it may be anything */
     if (!blocks || blocks > SHM_FEED_SLICE_MAX || (blocks & (blocks - 1)) || (wanted - 1) % blocks)
         now.bytes = 0;
-    link->feeding = now;
-    return now.has_blocks || !now.bytes || get_blocks(link);
+    link->feeding.asked = now;
+    /* The peer looks at none of that any more. Where it has not at all it is not for the next one either. */
+    link->feeding.is_ahead_good = is_ahead_wanted(link);
+    link->feeding.ahead.number = 0;
+    return 1;
 }
 
-/* Fills slices as long as the peer frees them. */
-static size_t fill(struct weft_link *link, struct shm_feed *feed)
+/* Fills slices up to block number `end`, and so many bytes. bits: of the marks. */
+static size_t fill(struct weft_link *link, struct shm_fed_piece *piece, uint64_t end, size_t most,
+                   uint64_t bits)
 {
     uint8_t *ring = link->ring.memory;
-    struct shm_feeding *feeding = &link->feeding;
-    uint64_t end = atomic_load_explicit(&feed->freed, memory_order_acquire) + SHM_FEED_BLOCKS;
-    size_t slice_bytes = (size_t)feeding->slice_blocks * SHM_FEED_BLOCK, given = 0;
-    while (feeding->done < feeding->bytes && given < GIVEN_BYTES) {
-        uint64_t block = feeding->wanted - 1 + feeding->done / SHM_FEED_BLOCK;
-        size_t left = feeding->bytes - feeding->done, bytes = left < slice_bytes ? left : slice_bytes;
-        if (block + feeding->slice_blocks > end)
+    size_t slice_bytes = (size_t)piece->slice_blocks * SHM_FEED_BLOCK, given = 0;
+    if (!shm_cell_covers(link->transport, piece->cell, piece->source, piece->bytes))
+        return 0;
+    while (piece->done < piece->bytes && given < most) {
+        uint64_t block = piece->number - 1 + piece->done / SHM_FEED_BLOCK;
+        size_t left = piece->bytes - piece->done, bytes = left < slice_bytes ? left : slice_bytes;
+        if (block + piece->slice_blocks > end)
             break;
-        memcpy(block_at(ring, block), feeding->source + feeding->done, bytes);
-        atomic_store_explicit(mark_of(ring, block), block + 1, memory_order_release);
-        feeding->done += bytes;
+        memcpy(block_at(ring, block), piece->source + piece->done, bytes);
+        atomic_store_explicit(mark_of(ring, block), (block + 1) | bits, memory_order_release);
+        piece->done += bytes;
         given += bytes;
     }
     if (given)
-        feeding->given_ns = coarse_ns();
+        link->feeding.given_ns = coarse_ns();
     return given;
 }
 
 static int give(struct weft_link *link)
 {
     struct shm_feed *feed = feed_in(link->ring.memory);
-    struct shm_feeding *feeding = &link->feeding;
+    struct shm_fed_piece *asked = &link->feeding.asked, *ahead = &link->feeding.ahead;
     uint64_t wanted = atomic_load_explicit(&feed->wanted, memory_order_acquire);
-    if (!wanted || (wanted == feeding->wanted && feeding->done >= feeding->bytes))
+    if (wanted && wanted != asked->number && !take(link, feed, wanted))
         return 0;
-    if (wanted != feeding->wanted && !take(link, feed, wanted))
+    if (wanted && asked->done < asked->bytes) {
+        uint64_t end = atomic_load_explicit(&feed->freed, memory_order_acquire) + SHM_FEED_BLOCKS;
+        return (link->feeding.has_blocks || get_blocks(link)) && fill(link, asked, end, GIVEN_BYTES, 0) > 0;
+    }
+    return ahead->number && ahead->done < ahead->bytes && link->feeding.has_blocks &&
+           fill(link, ahead, UINT64_MAX, AHEAD_EACH, SHM_FED_AHEAD) > 0;
+}
+
+uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell)
+{
+    struct shm_feeding *feeding = &link->feeding;
+    struct shm_fed_piece *ahead = &feeding->ahead;
+    if (!feeding->is_ahead_good || !feeding->has_blocks || cell == SHM_CELL_SHARED ||
+        size < SHM_FED_BYTES_MIN || size > AHEAD_BYTES || is_asked_in_use(link) ||
+        link->transport->fed_links == FED_LINKS) /* others may need these blocks */
         return 0;
-    if (!shm_cell_covers(link->transport, feeding->cell, feeding->source, feeding->bytes))
-        return 0;
-    if (!feeding->has_blocks && !get_blocks(link))
-        return 0;
-    return fill(link, feed) > 0;
+    if (ahead->number) {
+        if (ahead->cell != cell && is_ahead_in_use(link))
+            return 0;
+        feeding->is_ahead_good = is_ahead_wanted(link);
+        ahead->number = 0;
+        if (!feeding->is_ahead_good)
+            return 0;
+    }
+    uint32_t blocks = slice_of(size);
+    uint64_t first = (feeding->ahead_next + blocks - 1) / blocks * blocks;
+    feeding->ahead_next = (first + blocks_of(size)) % AHEAD_NUMBERS;
+    *ahead = (struct shm_fed_piece){
+        .number = first + 1, .source = memory, .bytes = size, .cell = cell, .slice_blocks = blocks};
+    for (uint64_t block = first; block < first + blocks_of(size);
+         block += blocks) /* the numbers come again, some day */
+        atomic_store_explicit(mark_of(link->ring.memory, block), 0, memory_order_relaxed);
+    return (first + 1) << SHM_READ_AHEAD | (feeding->asked.number & SHM_READ_NUMBER) << SHM_READ_ASKED;
 }
 
 int shm_feed_give(struct weft_transport *transport)
@@ -213,11 +273,6 @@ void shm_feed_end(struct weft_link *link)
 
 /* --- the reader */
 
-static uint32_t slice_of(size_t bytes)
-{
-    return bytes < SMALL_BYTES ? 1 : bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
-}
-
 /* Returns the number of the first block. */
 static uint64_t ask(struct shm_channel *channel, const struct shm_token *token, uint64_t offset, size_t bytes,
                     int is_wish)
@@ -226,6 +281,7 @@ static uint64_t ask(struct shm_channel *channel, const struct shm_token *token, 
     uint32_t blocks = slice_of(bytes), wishes = atomic_load_explicit(&feed->wishes, memory_order_relaxed);
     uint64_t first = (channel->fed_next + blocks - 1) / blocks * blocks;
     channel->fed_next = first + blocks_of(bytes);
+    channel->asked = first + 1;
     atomic_store_explicit(&feed->wanted, 0, memory_order_release);
     atomic_store_explicit(&feed->freed, first, memory_order_release);
     atomic_store_explicit(&feed->source, token->offset + offset, memory_order_release);
@@ -239,12 +295,12 @@ static uint64_t ask(struct shm_channel *channel, const struct shm_token *token, 
 
 /* Waits for a slice, and feeds others meanwhile: that lasts a little, so patience begins anew, but not for ever. 0: the owner has something
  * else to do. */
-static int await(struct weft_transport *transport, const _Atomic uint64_t *mark, uint64_t block,
+static int await(struct weft_transport *transport, const _Atomic uint64_t *mark, uint64_t filled,
                  int64_t patience_ns)
 {
     int64_t until_ns = 0;
     int gives = 0;
-    for (uint32_t looks = 1; atomic_load_explicit(mark, memory_order_acquire) != block + 1; looks++) {
+    for (uint32_t looks = 1; atomic_load_explicit(mark, memory_order_acquire) != filled; looks++) {
         if (transport->exposures && gives < GIVES_MAX && shm_feed_give(transport)) {
             gives++;
             until_ns = 0;
@@ -262,6 +318,24 @@ static int await(struct weft_transport *transport, const _Atomic uint64_t *mark,
     return 1;
 }
 
+/* Copies out slices from block `block` on, from *done on. bits: of their marks. */
+static void copy_out(struct weft_transport *transport, uint8_t *ring, uint64_t block, uint64_t bits,
+                     uint8_t *destination, size_t size, size_t *done)
+{
+    struct shm_feed *feed = feed_in(ring);
+    uint32_t slice_blocks = slice_of(size - *done);
+    size_t slice_bytes = (size_t)slice_blocks * SHM_FEED_BLOCK, first = *done;
+    while (*done < size &&
+           await(transport, mark_of(ring, block), (block + 1) | bits, *done > first ? STALL_NS : BEGIN_NS)) {
+        size_t left = size - *done, bytes = left < slice_bytes ? left : slice_bytes;
+        memcpy(destination + *done, block_at(ring, block), bytes);
+        *done += bytes;
+        block += slice_blocks;
+        if (!bits)
+            atomic_store_explicit(&feed->freed, block, memory_order_release);
+    }
+}
+
 size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
                     size_t size, int is_wish)
 {
@@ -270,16 +344,25 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
         return 0;
     uint8_t *ring = channel->ring.memory;
     struct shm_feed *feed = feed_in(ring);
-    uint64_t block = ask(channel, token, offset, size, is_wish);
-    uint32_t slice_blocks = slice_of(size);
-    size_t done = 0, slice_bytes = (size_t)slice_blocks * SHM_FEED_BLOCK;
-    while (done < size && await(link->transport, mark_of(ring, block), block, done ? STALL_NS : BEGIN_NS)) {
-        size_t left = size - done, bytes = left < slice_bytes ? left : slice_bytes;
-        memcpy((uint8_t *)destination + done, block_at(ring, block), bytes);
-        done += bytes;
-        block += slice_blocks;
-        atomic_store_explicit(&feed->freed, block, memory_order_release);
+    uint64_t ahead = token->segment >> SHM_READ_AHEAD & SHM_READ_NUMBER,
+             asked = token->segment >> SHM_READ_ASKED;
+    size_t done = 0;
+    /* What was asked for later has its blocks in the same place. */
+    if (ahead && size == token->size && asked == (channel->asked & SHM_READ_NUMBER)) {
+        if (is_wish)
+            atomic_store_explicit(&feed->wishes,
+                                  atomic_load_explicit(&feed->wishes, memory_order_relaxed) + 1,
+                                  memory_order_relaxed);
+        atomic_store_explicit(&feed->bytes, size, memory_order_relaxed);
+        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, destination, size, &done);
+        if (!done) /* who asks it would wait as long once more */
+            return 0;
+        atomic_store_explicit(&feed->ahead_used, ahead, memory_order_relaxed);
     }
+    if (done == size)
+        return done;
+    uint64_t block = ask(channel, token, offset + done, size - done, is_wish);
+    copy_out(link->transport, ring, block, 0, destination, size, &done);
     if (done < size)
         atomic_store_explicit(&feed->wanted, 0, memory_order_release);
     return done;

@@ -22,7 +22,13 @@ struct shm_feed {
     _Atomic uint32_t slice_blocks;        /* of them make a slice, which is full or empty */
     _Atomic uint32_t wishes; /* of its own, which the owner follows where it reads from here itself */
     _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
+    _Atomic uint64_t
+        ahead_used; /* the number, as it is in the token, of the last message that was read as it was fed ahead */
 };
+
+#define SHM_FED_AHEAD                                                                                        \
+    UINT64_C(                                                                                                \
+        0x8000000000000000) /* in a mark: of what nobody has asked for. Those blocks have numbers of their own */
 
 /* Of the block at which a slice begins: its number, and 1, once the slice is filled. */
 struct shm_feed_mark {

@@ -172,6 +172,16 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
     return WEFT_OK;
 }
 
+void shm_expose_whole(struct weft_link *link, struct weft_token *bytes)
+{
+    struct shm_token token;
+    memcpy(&token, bytes, sizeof token);
+    if (token.kind != SHM_TOKEN_ADDRESS || token.segment & SHM_READ_NOT_FED)
+        return;
+    token.segment |= shm_feed_ahead(link, (const void *)(uintptr_t)token.offset, token.size, token.cell);
+    memcpy(bytes, &token, sizeof token);
+}
+
 static const struct shm_mapping *mapping_find(const struct shm_peer *peer, uint64_t id)
 {
     for (const struct shm_mapping *m = peer->mappings; m; m = m->next) {

@@ -304,5 +304,6 @@ const struct weft_transport_ops weft_shm_ops = {
     .sent_by = shm_sent_by,
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
+    .expose_whole = shm_expose_whole,
     .link_help = shm_link_help,
 };

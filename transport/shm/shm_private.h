@@ -79,6 +79,7 @@ struct shm_channel {
     int broken; /* has sent nonsense: read no more */
     int failure; /* of a frame that the polling thread could not take; the service thread ends the channel then */
     int adopted;
+    uint64_t asked; /* `wanted` of the last read that is fed. The polling thread's */
     uint64_t
         fed_next; /* the number of the block at which the next read begins that is fed. The polling thread's */
     _Atomic int state;
@@ -96,15 +97,22 @@ struct shm_map_entry {
     const uint8_t *base;
 };
 
-/* What a peer has asked to be fed with. The polling thread's. */
-struct shm_feeding {
-    uint64_t wanted; /* as it was read; 0: nothing yet */
+/* Memory with which a peer is fed. */
+struct shm_fed_piece {
+    uint64_t number; /* of the first block, and 1; 0: there is none */
     const uint8_t *source;
     uint64_t bytes, done;
     uint32_t cell, slice_blocks;
-    int has_blocks;   /* they have memory */
-    uint32_t wishes;  /* as shm_feed_was_wanted() has seen them */
-    int64_t given_ns; /* when the last slice was, by a coarse clock */
+};
+
+/* Of a link, and the polling thread's. */
+struct shm_feeding {
+    struct shm_fed_piece asked, ahead;
+    uint64_t ahead_next; /* number of the block at which the next piece begins that is fed ahead */
+    int is_ahead_good;   /* the peer has taken the last one, or has asked since */
+    int has_blocks;      /* they have memory */
+    uint32_t wishes;     /* as shm_feed_was_wanted() has seen them */
+    int64_t given_ns;    /* when the last slice was, by a coarse clock */
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -247,6 +255,7 @@ int shm_alloc(struct weft_transport *transport, size_t size, void **memory);
 void shm_free(struct weft_transport *transport, void *memory);
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                struct weft_token *token);
+void shm_expose_whole(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size);
@@ -264,6 +273,8 @@ int shm_link_help(struct weft_link *link, struct weft_link_help *help);
 /* feed.c */
 /* Fills some of the slices that a peer wants of this instance's memory: 1. 0: none wants or takes any. */
 int shm_feed_give(struct weft_transport *transport);
+/* Memory is exposed, by a cell of its own, for a message that may be fed ahead: returns what its token says of that, 0: it is not. */
+uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell);
 /* Whether the peer has wanted to be fed with about so many bytes, since this was asked last. */
 int shm_feed_was_wanted(struct weft_link *link, size_t size);
 /* Has the peer feed this process, which begins at once or not at all. is_wish: of this process's own, and not as the peer wants to be
