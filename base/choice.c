@@ -57,7 +57,6 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
     }
     if (moved)
         choice->pause = choice->least_pause;
-    *is_timed = WEFT_TIMED_FIRST;
     choice->trial = TRIAL;
     choice->sent = 1;
     choice->messages = 0;

@@ -34,11 +34,8 @@ struct weft_choice {
     uint8_t timed;        /* in this window */
 };
 
-/* Whether a message's cost is wanted, and whether it is the first of a trial. */
-enum weft_timed { WEFT_UNTIMED, WEFT_TIMED, WEFT_TIMED_FIRST };
-
 void weft_choice_open(struct weft_choice *choice);
-/* The way of the next message. *is_timed: enum weft_timed. */
+/* The way of the next message. *is_timed: 1 where its cost is wanted. */
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
 /* What a message has taken. 0: it cannot be said, as it has not gone that way in the end. Returns 1 where the other way is taken from now on. */
 int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns);

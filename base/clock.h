@@ -52,15 +52,20 @@ static inline int64_t weft_deadline_ns(int64_t timeout_ms)
     return weft_clock_ns() + timeout_ms * 1000000;
 }
 
-/* The same where nothing depends on some milliseconds, without the time that looking at the clock takes: by the clock of the last tick, and
- * 10 ms, which is a long one. */
-static inline int64_t weft_deadline_about_ns(int64_t timeout_ms)
+/* The time of the last tick, without what looking at the clock takes: up to 10 ms ago. */
+static inline int64_t weft_clock_about_ns(void)
 {
     struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The deadline where nothing depends on some milliseconds: by the clock of the last tick, and 10 ms, which is a long one. */
+static inline int64_t weft_deadline_about_ns(int64_t timeout_ms)
+{
     if (timeout_ms < 1000 || timeout_ms > INT64_MAX / 2000000)
         return weft_deadline_ns(timeout_ms);
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + (timeout_ms + 10) * 1000000;
+    return weft_clock_about_ns() + (timeout_ms + 10) * 1000000;
 }
 
 /* Milliseconds left until deadline_ns, rounded up, for poll(); never more than cap_ms, never negative. */

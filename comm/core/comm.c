@@ -46,7 +46,7 @@ int weft_comm_link_peer(void *arg, uint32_t rank, struct weft_exec_peer *peer)
         .slice_bytes = (uint32_t)(slices[index] / 64 * 64),
         .put_bytes = transport->caps.put_bytes,
         .stage_only = index == WEFT_SHM && !settings->direct,
-        .by_pipe = settings->way_shm == WEFT_WAY_PIPE,
+        .way = (int)settings->way_shm,
         .transport = index,
         .process = index == WEFT_SHM ? member->process : 0,
     };

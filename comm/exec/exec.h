@@ -51,7 +51,7 @@ struct weft_exec_peer {
     uint32_t transport;     /* index for region lookups */
     uint64_t process;       /* its process (devmem/share.h) where that is on this machine, otherwise 0 */
     uint32_t refusals_left; /* the executor's: messages to it until device memory is offered again */
-    int by_pipe;            /* setting WEFT_WAY_SHM: pipe */
+    int way;                /* setting WEFT_WAY_SHM: enum weft_way */
 };
 
 /* Bytes that a device copies into staging, or that it takes from there, count as staged at that end: also those that come in

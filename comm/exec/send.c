@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "comm/exec/internal.h"
 
 #define STAGED_MAX  8   /* SENDs that are staged at a time because that is faster */
@@ -91,7 +92,7 @@ static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight,
 {
     if (inflight->took_ns)
         inflight->offered_ns = weft_clock_ns();
-    int is_pulled = flags & WEFT_LINK_PEER_PULLS && !peer->by_pipe, status = WEFT_UNSUPPORTED;
+    int is_pulled = flags & WEFT_LINK_PEER_PULLS && peer->way != WEFT_WAY_PIPE, status = WEFT_UNSUPPORTED;
     if (!is_pulled || (op->window && op->window->trial.stages))
         status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
                                       inflight->slice_bytes, &inflight->token, &inflight->pipe_index);

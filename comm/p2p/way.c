@@ -34,8 +34,8 @@ static const char *ordinary(const struct weft_exec_peer *link, uint32_t flags, c
 {
     if (!(flags & WEFT_LINK_PEER_PULLS))
         return say(words, "pipe", "the rank cannot read this process's memory by itself");
-    if (link->by_pipe)
-        return say(words, "pipe", "WEFT_WAY_SHM says so");
+    if (link->way != WEFT_WAY_AUTO)
+        return say(words, link->way == WEFT_WAY_PIPE ? "pipe" : "pulled", "WEFT_WAY_SHM says so");
     return say(words, "pulled", "the rank reads this process's memory, or is fed: as it finds faster");
 }
 

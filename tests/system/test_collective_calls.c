@@ -15,6 +15,7 @@
 #include "algos/plan.h"
 #include "tests/support/golden.h"
 #include "tests/support/job.h"
+#include "tests/support/proc_kb.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
@@ -364,16 +365,8 @@ static int huge_body(int rank, int ranks, void *arg)
 
 static size_t available_bytes(void)
 {
-    char line[128];
-    size_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
-            break;
-    }
-    if (file)
-        fclose(file);
-    return kib << 10;
+    long kb = test_proc_kb("/proc/meminfo", "MemAvailable");
+    return kb < 0 ? 0 : (size_t)kb << 10;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

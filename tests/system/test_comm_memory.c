@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "tests/support/job.h"
+#include "tests/support/proc_kb.h"
 #include "tests/support/ranks.h"
 #include "tests/support/skip.h"
 
@@ -33,20 +34,6 @@
 
 #define PAIR_RANKS 8
 #define PAIR_KB    96
-
-static long pss_kb(void)
-{
-    char line[128];
-    long kb = -1, value;
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "Pss: %ld kB", &value) == 1)
-            kb = value;
-    }
-    if (file)
-        fclose(file);
-    return kb;
-}
 
 /* Pages of this process's memory files. Those that it maps as well are counted twice: on the safe side. */
 static long memfd_kb(void)
@@ -74,7 +61,7 @@ struct growth {
 
 static long held_kb(void)
 {
-    return pss_kb() + memfd_kb();
+    return test_proc_kb("/proc/self/smaps_rollup", "Pss") + memfd_kb();
 }
 
 static int idle_body(int rank, int ranks, void *arg)
@@ -100,30 +87,16 @@ static int idle_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-static long available_kb(void)
-{
-    char line[128];
-    long kb = 0, value;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %ld kB", &value) == 1)
-            kb = value;
-    }
-    if (file)
-        fclose(file);
-    return kb;
-}
-
 /* Skips the test where so many processes have no room, or what they hold cannot be seen. */
 static void need(int ranks, long rank_kb)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     TEST_SKIP("a sanitizer's own memory is not told from the program's");
 #endif
-    if (available_kb() < ranks * rank_kb)
-        TEST_SKIP("%ld kB of memory are available, %d processes want %ld each", available_kb(), ranks,
-                  rank_kb);
-    if (pss_kb() < 0)
+    if (test_proc_kb("/proc/meminfo", "MemAvailable") < ranks * rank_kb)
+        TEST_SKIP("%ld kB of memory are available, %d processes want %ld each",
+                  test_proc_kb("/proc/meminfo", "MemAvailable"), ranks, rank_kb);
+    if (test_proc_kb("/proc/self/smaps_rollup", "Pss") < 0)
         TEST_SKIP("this kernel does not tell a process's share of its pages (/proc/self/smaps_rollup)");
 }
 

@@ -18,6 +18,7 @@
 
 #include "tests/clock/clock.h"
 #include "tests/support/job.h"
+#include "tests/support/pattern.h"
 #include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
 #include "transport/shm/shm_private.h"
@@ -86,29 +87,6 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
     return __real_process_vm_readv(pid, local, locals, remote, remotes, flags);
 }
 
-static uint8_t value(size_t i, int seed)
-{
-    uint32_t mixed = ((uint32_t)i + 1) * 2654435761u + (uint32_t)seed * 40503u;
-    return (uint8_t)((mixed ^ mixed >> 15) * 2246822519u >> 24);
-}
-
-static void fill(uint8_t *memory, size_t bytes, int seed)
-{
-    for (size_t i = 0; i < bytes; i++)
-        memory[i] = value(i, seed);
-}
-
-static int check(const uint8_t *memory, size_t bytes, int seed)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (memory[i] != value(i, seed)) {
-            fprintf(stderr, "byte %zu of %zu is %u, expected %u\n", i, bytes, memory[i], value(i, seed));
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static void prepare(enum how how)
 {
     shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->slow_feed =
@@ -137,7 +115,7 @@ static const size_t sizes[] = {4097,   8192,   12287,  16384,  32767,  32768,   
 
 static int pass(const struct job *job, int rank, uint8_t *send, uint8_t *recv, size_t bytes, int seed)
 {
-    fill(send, bytes, seed + rank);
+    pattern_fill(send, bytes, seed + rank);
     memset(recv, 0xa5, bytes + 1);
     if (seed % 2) {
         CHECK_OK(
@@ -149,7 +127,7 @@ static int pass(const struct job *job, int rank, uint8_t *send, uint8_t *recv, s
         if (rank == 1)
             CHECK_OK(weft_send(job->comm, send, bytes, WEFT_UINT8, 0, 0, NULL));
     }
-    CHECK_BITS(check(recv, bytes, seed + !rank) == 0 && recv[bytes] == 0xa5);
+    CHECK_BITS(pattern_check(recv, bytes, seed + !rank) == 0 && recv[bytes] == 0xa5);
     return 0;
 }
 
@@ -196,37 +174,52 @@ static void test_sizes(void **state)
 
 #define SHORT (48u << 10)
 #define TAGS  3
+#define TURNS 48
+
+/* Of a tag. In slices of one block, of four and of two: the second one's marks leave those of the first standing where it overwrites it. */
+static const size_t lengths[TAGS] = {20u << 10, BYTES, SHORT};
+
+/* Rank 0's: started, and as far copied as it can be before anybody receives. */
+static int start_all(const struct job *job, uint8_t *memory, int turn, weft_work **works)
+{
+    for (int tag = 0; tag < TAGS; tag++) {
+        weft_call_options options = WEFT_CALL_OPTIONS_INIT;
+        options.work = &works[tag];
+        pattern_fill(memory + (size_t)tag * BYTES, lengths[tag], turn * TAGS + tag);
+        CHECK_OK(
+            weft_send(job->comm, memory + (size_t)tag * BYTES, lengths[tag], WEFT_UINT8, 1, tag, &options));
+    }
+    for (int i = 0; i < 8; i++)
+        CHECK(weft_work_wait(works[0], 0) == WEFT_AGAIN);
+    shared->go = turn + 1;
+    return 0;
+}
 
 /* Received in another order than they were sent: what was copied ahead may have been overwritten meanwhile. */
 static int order_body(int rank, int ranks, void *arg)
 {
     struct job job;
-    uint8_t *memory = malloc(TAGS * SHORT);
+    uint8_t *memory = malloc(TAGS * BYTES);
     uint64_t expected = 0;
     (void)ranks, (void)arg;
     CHECK(memory);
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     test_clock_slow(SLOWER);
-    for (int seed = 0; seed < 24; seed++) {
+    for (int turn = 0; turn < TURNS; turn++) {
         weft_work *works[TAGS];
+        CHECK(rank || start_all(&job, memory, turn, works) == 0);
+        CHECK(wait_for(&shared->go, turn + 1));
         for (int k = 0; k < TAGS; k++) {
-            uint8_t *at = memory + (size_t)k * SHORT;
-            int tag = rank ? (seed + 2 * k) % TAGS : k;
-            weft_call_options options = WEFT_CALL_OPTIONS_INIT;
-            fill(at, SHORT, rank ? 99 : seed * TAGS + tag);
-            options.work = &works[k];
-            if (rank == 0)
-                CHECK_OK(weft_send(job.comm, at, SHORT, WEFT_UINT8, 1, tag, &options));
-            else
-                CHECK_OK(weft_recv(job.comm, at, SHORT, WEFT_UINT8, 0, tag, NULL, NULL));
-            if (rank)
-                CHECK_BITS(check(at, SHORT, seed * TAGS + tag) == 0);
-            expected += SHORT;
-        }
-        for (int k = 0; k < TAGS && rank == 0; k++) {
-            CHECK_OK(weft_work_wait(works[k], -1));
-            weft_work_free(works[k]);
+            int tag = (turn + 2 * k) % TAGS;
+            if (rank) {
+                CHECK_OK(weft_recv(job.comm, memory, lengths[tag], WEFT_UINT8, 0, tag, NULL, NULL));
+                CHECK_BITS(pattern_check(memory, lengths[tag], turn * TAGS + tag) == 0);
+            } else {
+                CHECK_OK(weft_work_wait(works[tag], -1));
+                CHECK_OK(weft_work_free(works[tag]));
+            }
+            expected += lengths[tag];
         }
         CHECK_OK(weft_barrier(job.comm, NULL));
     }
@@ -242,7 +235,7 @@ static void test_order(void **state)
     (void)state;
     prepare(GOES_ON);
     assert_int_equal(test_ranks_fork(2, order_body, NULL), 0);
-    assert_in_range(shared->ahead, 5, 24 * TAGS);
+    assert_in_range(shared->ahead, 5, TURNS * TAGS);
 }
 
 /* Messages of several slices, which leave before all of them is there. */
@@ -317,7 +310,7 @@ static uint8_t *trapped(size_t bytes, int is_armed)
     uint8_t *memory =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     sigaction(SIGSEGV, &action, NULL);
-    fill(memory, bytes, 1);
+    pattern_fill(memory, bytes, 1);
     if (is_armed)
         arm(memory);
     return memory;
@@ -326,12 +319,12 @@ static uint8_t *trapped(size_t bytes, int is_armed)
 /* From rank 0 to rank 1. */
 static int move(const struct job *job, int rank, uint8_t *memory, size_t bytes, int seed)
 {
-    fill(memory, bytes, rank ? 99 : seed);
+    pattern_fill(memory, bytes, rank ? 99 : seed);
     if (rank == 0)
         CHECK_OK(weft_send(job->comm, memory, bytes, WEFT_UINT8, 1, 0, NULL));
     else
         CHECK_OK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
-    CHECK_BITS(check(memory, bytes, seed) == 0);
+    CHECK_BITS(pattern_check(memory, bytes, seed) == 0);
     return 0;
 }
 
@@ -357,7 +350,7 @@ static int owner_body(int rank, int ranks, void *arg)
         memset(memory, 0, bytes);
         CHECK_OK(weft_recv(job.comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
         CHECK(shared->stopped && !shared->go && shared->kernel_reads > 0);
-        CHECK_BITS(check(memory, bytes, 1) == 0);
+        CHECK_BITS(pattern_check(memory, bytes, 1) == 0);
         CHECK(fed(&job) > bytes && fed(&job) < 2 * bytes);
         shared->go = 1;
     }
@@ -376,10 +369,10 @@ static int owner_body(int rank, int ranks, void *arg)
 static void test_owner_stops(void **state)
 {
     (void)state;
-    static size_t lengths[] = {BYTES, SHORT};
+    static size_t bytes[] = {BYTES, SHORT};
     for (int i = 0; i < 2; i++) {
         prepare(GOES_ON);
-        assert_int_equal(test_ranks_fork(2, owner_body, &lengths[i]), 0);
+        assert_int_equal(test_ranks_fork(2, owner_body, &bytes[i]), 0);
         assert_true((shared->ahead > 0) == i);
     }
 }

@@ -13,32 +13,11 @@
 
 #include "tests/clock/clock.h"
 #include "tests/support/job.h"
+#include "tests/support/pattern.h"
+#include "tests/support/proc_kb.h"
 #include "tests/support/ranks.h"
 
 #define BYTES (128u << 10) /* one read */
-
-static uint8_t value(size_t i, int seed)
-{
-    uint32_t mixed = ((uint32_t)i + 1) * 2654435761u + (uint32_t)seed * 40503u;
-    return (uint8_t)((mixed ^ mixed >> 15) * 2246822519u >> 24);
-}
-
-static void fill(uint8_t *memory, size_t bytes, int seed)
-{
-    for (size_t i = 0; i < bytes; i++)
-        memory[i] = value(i, seed);
-}
-
-static int check(const uint8_t *memory, size_t bytes, int seed)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (memory[i] != value(i, seed)) {
-            fprintf(stderr, "byte %zu of %zu is %u, expected %u\n", i, bytes, memory[i], value(i, seed));
-            return 1;
-        }
-    }
-    return 0;
-}
 
 static uint64_t fed(const struct job *job)
 {
@@ -53,20 +32,6 @@ static uint64_t fed(const struct job *job)
 #define LINK_KB (256 + 4) /* and marks */
 #define RING_KB 72        /* of each link, which was there before but had not been touched by rank 0 */
 
-static long shared_kb(void)
-{
-    char line[128];
-    long kb = -1, value;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "RssShmem: %ld kB", &value) == 1)
-            kb = value;
-    }
-    if (file)
-        fclose(file);
-    return kb;
-}
-
 static int memory_body(int rank, int ranks, void *arg)
 {
     struct job job;
@@ -77,22 +42,22 @@ static int memory_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     CHECK_OK(weft_barrier(job.comm, NULL));
-    long before = shared_kb();
+    long before = test_proc_kb("/proc/self/status", "RssShmem");
     for (int round = 0; round < 2; round++) {
-        test_clock_slow(100000);          /* 400 ms: there are few processors */
+        test_clock_slow(300000);          /* 1.2 s: there are few processors */
         for (int r = 1; r < ranks; r++) { /* the second time the other way round */
             int to = round ? ranks - r : r;
-            fill(memory, BYTES, rank ? 99 : r);
+            pattern_fill(memory, BYTES, rank ? 99 : r);
             if (rank == 0)
                 CHECK_OK(weft_send(job.comm, memory, BYTES, WEFT_UINT8, to, 0, NULL));
             else if (rank == to)
                 CHECK_OK(weft_recv(job.comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
             if (rank == to)
-                CHECK_BITS(check(memory, BYTES, r) == 0);
+                CHECK_BITS(pattern_check(memory, BYTES, r) == 0);
         }
         test_clock_slow(1);
         if (rank == 0) {
-            long grown = shared_kb() - before;
+            long grown = test_proc_kb("/proc/self/status", "RssShmem") - before;
             if (grown < LINKS * 256 || grown > LINKS * LINK_KB + RANKS * RING_KB)
                 fprintf(stderr, "shared memory has grown by %ld kB\n", grown);
             CHECK(grown >= LINKS * 256 && grown <= LINKS * LINK_KB + RANKS * RING_KB);

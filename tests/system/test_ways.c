@@ -160,8 +160,12 @@ static int described_body(int rank, int ranks, void *arg)
     if (strcmp(arg, "pipe") == 0) {
         CHECK(stats.bytes_pulled == 0 && said(&job, ordinary, BYTES, !rank, "pipe", "WEFT_WAY_SHM") == 0);
     } else if (!seen->refused) {
-        CHECK(stats.bytes_piped == 0 && said(&job, ordinary, BYTES, !rank, "pulled", "finds faster") == 0);
-        CHECK(strcmp(arg, "pull") != 0 || stats.bytes_fed == 0);
+        int is_auto = strcmp(arg, "auto") == 0, is_fed = strcmp(arg, "fed") == 0;
+        CHECK(stats.bytes_piped == 0 && (is_auto || is_fed || stats.bytes_fed == 0));
+        CHECK(said(&job, ordinary, BYTES, !rank, "pulled", is_auto ? "finds faster" : "WEFT_WAY_SHM") == 0);
+        CHECK_OK(weft_comm_describe(job.comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, !rank,
+                                    &description));
+        CHECK(rank == 0 || is_auto || (strcmp(description.algorithm, "fed") == 0) == is_fed);
     }
     CHECK_OK(weft_mem_free(job.context, mapped));
     CHECK_OK(job_close(&job));
@@ -171,9 +175,9 @@ static int described_body(int rank, int ranks, void *arg)
 
 static void test_described(void **state)
 {
-    static const char *const ways[] = {"pipe", "pull", "auto"};
+    static const char *const ways[] = {"pipe", "pull", "fed", "auto"};
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         memset((void *)seen, 0, sizeof *seen);
         setenv("WEFT_WAY_SHM", ways[i], 1);
         assert_int_equal(test_ranks_fork(2, described_body, (void *)(uintptr_t)ways[i]), 0);

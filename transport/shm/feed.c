@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The owner of ordinary memory feeds a peer that reads it.
  *
- * Between processors that share a cache two copies through it take half the time of one by the kernel, which pays for every page and keeps one processor
+ * Between processors that share a cache two copies through it are faster than one by the kernel, which pays for every page and keeps one processor
  * busy alone. So a reader may ask the owner for the bytes. The owner, if it polls, copies them into blocks behind its ring,
  * slice by slice, and marks each; the reader copies out what is marked, and says what is free again. Both copy at once. Whether that is faster than the kernel is
  * the reader's choice (pull.c), which nobody has to agree to.
@@ -10,15 +10,16 @@
  * reader takes back what it has asked for, and reads the rest by the kernel. A reader that does not go on leaves an owner with full blocks, which
  * looks again with each poll(). While a reader waits it feeds others, so two that read from each other both get what they want.
  *
- * Blocks have numbers, which never come twice. The reader says from which number on it wants to be fed, each time beyond all numbers before, and a mark is the number
+ * Blocks have numbers, and those of what is asked for never come twice. The reader says from which number on it wants to be fed, each time beyond all numbers before, and a mark is the number
  * of the block where the slice begins. So what an owner still writes that was stopped in its copy, long after the reader has gone on without it, is never taken for anything: it
  * has another number, and the owner itself, which writes alone here, comes to what is wanted next only after that.
  *
  * The owner copies nothing but memory that it exposes, and looks again before each few slices: what it has taken back it does not touch. The reader looks at
  * the token's cell afterwards, as after any read (cells.c).
  *
- * A message of up to 64 KB is fed ahead, before anybody has asked, where the peer has taken the last one so or has asked since. Its blocks are the same ones, with numbers of
- * the owner's that its token says (and what had been asked for last: who has asked since looks at none of it any more). That is done where all of the message is final (expose_whole()).
+ * A message of up to 64 KB is fed ahead, before anybody has asked, where the peer has used what was fed ahead last, or has asked since. All of the message must be
+ * final (expose_whole()). Its blocks are the same ones, with numbers of the owner's, which are in its token. A peer that asks for something else first gives up what is fed ahead: the
+ * owner clears its marks before it fills those blocks. Its token also says what had been asked for last, so that such a peer does not wait for them.
  *
  * Blocks get memory when a peer first wants something, for so many links of an instance at a time, and an idle link's go to one that needs them.
  */
@@ -34,11 +35,11 @@
 #define GIVEN_BYTES   (128u << 10) /* at a time, before messages are looked at again */
 #define FED_LINKS     16u          /* that have memory for blocks: 4 MiB */
 #define IDLE_NS       INT64_C(1000000000)
-#define BEGIN_NS      4000 /* an owner that polls begins within 1 us. The kernel's copy of 32 KiB takes as long */
+#define BEGIN_NS      4000  /* about what the kernel's copy of 32 KiB takes */
 #define STALL_NS      20000 /* longer than an owner needs for a slice of its own, or for another peer's */
 #define AHEAD_EACH    (32u << 10) /* at a time, before it is looked at again what is asked for */
 #define AHEAD_BYTES   (64u << 10) /* of a message that is fed before anybody has asked */
-#define AHEAD_NUMBERS (SHM_READ_NUMBER / 2 + 1)
+#define AHEAD_NUMBERS (SHM_TOKEN_NUMBER / 2 + 1)
 #define LOOKS         16          /* between two looks at the clock */
 #define GIVES_MAX     8           /* while a slice is waited for: 1 MiB of one other peer's */
 #define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
@@ -76,13 +77,6 @@ static uint32_t slice_of(size_t bytes)
 }
 
 /* --- the owner */
-
-static int64_t coarse_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Whether the peer may still look at what it has asked for. */
 static int is_asked_in_use(const struct weft_link *link)
@@ -137,7 +131,7 @@ static int get_blocks(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
     if (transport->fed_links == FED_LINKS)
-        make_room(transport, coarse_ns());
+        make_room(transport, weft_clock_about_ns());
     if (transport->fed_links == FED_LINKS)
         return 0;
     if (madvise(block_at(link->ring.memory, 0), SHM_FEED_BYTES, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
@@ -153,6 +147,13 @@ static int is_ahead_wanted(const struct weft_link *link)
     const struct shm_feed *feed = feed_in(link->ring.memory);
     const struct shm_fed_piece *ahead = &link->feeding.ahead;
     return !ahead->number || atomic_load_explicit(&feed->ahead_used, memory_order_relaxed) == ahead->number;
+}
+
+/* No mark of the piece's is there, whatever was fed before: numbers of what is fed ahead come again some day. */
+static void clear_marks(struct weft_link *link, const struct shm_fed_piece *piece)
+{
+    for (uint64_t block = 0; block < blocks_of(piece->bytes); block += piece->slice_blocks)
+        atomic_store_explicit(mark_of(link->ring.memory, piece->number - 1 + block), 0, memory_order_relaxed);
 }
 
 /* Reads what the peer wants, which it may be changing: 0 where it is. */
@@ -171,8 +172,9 @@ static int take(struct weft_link *link, const struct shm_feed *feed, uint64_t wa
     if (!blocks || blocks > SHM_FEED_SLICE_MAX || (blocks & (blocks - 1)) || (wanted - 1) % blocks)
         now.bytes = 0;
     link->feeding.asked = now;
-    /* The peer looks at none of that any more. Where it has not at all it is not for the next one either. */
     link->feeding.is_ahead_good = is_ahead_wanted(link);
+    if (link->feeding.ahead.number) /* what is asked for comes to the same blocks */
+        clear_marks(link, &link->feeding.ahead);
     link->feeding.ahead.number = 0;
     return 1;
 }
@@ -196,7 +198,7 @@ static size_t fill(struct weft_link *link, struct shm_fed_piece *piece, uint64_t
         given += bytes;
     }
     if (given)
-        link->feeding.given_ns = coarse_ns();
+        link->feeding.given_ns = weft_clock_about_ns();
     return given;
 }
 
@@ -236,10 +238,8 @@ uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size,
     feeding->ahead_next = (first + blocks_of(size)) % AHEAD_NUMBERS;
     *ahead = (struct shm_fed_piece){
         .number = first + 1, .source = memory, .bytes = size, .cell = cell, .slice_blocks = blocks};
-    for (uint64_t block = first; block < first + blocks_of(size);
-         block += blocks) /* the numbers come again, some day */
-        atomic_store_explicit(mark_of(link->ring.memory, block), 0, memory_order_relaxed);
-    return (first + 1) << SHM_READ_AHEAD | (feeding->asked.number & SHM_READ_NUMBER) << SHM_READ_ASKED;
+    clear_marks(link, ahead);
+    return (first + 1) << SHM_TOKEN_AHEAD | (feeding->asked.number & SHM_TOKEN_NUMBER) << SHM_TOKEN_ASKED;
 }
 
 int shm_feed_give(struct weft_transport *transport)
@@ -344,11 +344,11 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
         return 0;
     uint8_t *ring = channel->ring.memory;
     struct shm_feed *feed = feed_in(ring);
-    uint64_t ahead = token->segment >> SHM_READ_AHEAD & SHM_READ_NUMBER,
-             asked = token->segment >> SHM_READ_ASKED;
+    uint64_t ahead = token->segment >> SHM_TOKEN_AHEAD & SHM_TOKEN_NUMBER,
+             asked = token->segment >> SHM_TOKEN_ASKED;
     size_t done = 0;
-    /* What was asked for later has its blocks in the same place. */
-    if (ahead && size == token->size && asked == (channel->asked & SHM_READ_NUMBER)) {
+    /* Who has asked since would wait for marks that the owner has cleared. */
+    if (ahead && size == token->size && asked == (channel->asked & SHM_TOKEN_NUMBER)) {
         if (is_wish)
             atomic_store_explicit(&feed->wishes,
                                   atomic_load_explicit(&feed->wishes, memory_order_relaxed) + 1,

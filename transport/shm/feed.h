@@ -9,7 +9,7 @@
 #define SHM_FED_BYTES_MIN 4096u /* of a piece that is read */
 
 #define SHM_FEED_BLOCK       4096u
-#define SHM_FEED_BLOCKS      64u /* of a link. With 16 of them 128 KB took a third longer */
+#define SHM_FEED_BLOCKS      64u /* of a link: 256 KiB, for which the caches of both processors have room */
 #define SHM_FEED_SLICE_MAX   4u  /* blocks: a power of two */
 #define SHM_FEED_BYTES       (SHM_FEED_BLOCKS * SHM_FEED_BLOCK)
 #define SHM_FEED_MARKS_BYTES (SHM_FEED_BLOCKS * sizeof(struct shm_feed_mark))
@@ -23,12 +23,11 @@ struct shm_feed {
     _Atomic uint32_t wishes; /* of its own, which the owner follows where it reads from here itself */
     _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
     _Atomic uint64_t
-        ahead_used; /* the number, as it is in the token, of the last message that was read as it was fed ahead */
+        ahead_used; /* the number, as in its token, of the last message whose slices ahead were used */
 };
 
-#define SHM_FED_AHEAD                                                                                        \
-    UINT64_C(                                                                                                \
-        0x8000000000000000) /* in a mark: of what nobody has asked for. Those blocks have numbers of their own */
+/* In a mark, of what nobody has asked for: such blocks have numbers of their own. */
+#define SHM_FED_AHEAD (UINT64_C(1) << 63)
 
 /* Of the block at which a slice begins: its number, and 1, once the slice is filled. */
 struct shm_feed_mark {

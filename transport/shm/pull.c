@@ -13,13 +13,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "transport/shm/shm_private.h"
 
 enum shm_read { SHM_READ_KERNEL, SHM_READ_FED };
 
-#define UNHELPED_MAX                                                                                         \
-    4u /* reads that are asked for before a peer is taken for one that has other things to do; */
-#define UNHELPED_EACH 17u        /* then one of so many is; odd, as messages often have 2, 4 or 8 pieces */
+/* Reads that are asked for before a peer is taken for one that has other things to do; then one of so many is. Odd, as messages often have 2, 4 or 8
+ * pieces. */
+#define UNHELPED_MAX  4u
+#define UNHELPED_EACH 17u
 #define WAKING_BYTES  (1u << 20) /* a message that an owner is worth waking for */
 
 /* How this read is done. */
@@ -33,10 +35,10 @@ struct how {
 static struct how next_read(struct weft_link *link, const struct shm_token *token, size_t size)
 {
     struct how how = {SHM_READ_KERNEL, 0, 0, 0};
-    if (link->transport->params.help == WEFT_HELP_NEVER || token->segment & SHM_READ_NOT_FED ||
+    if (link->transport->params.help == WEFT_HELP_NEVER || token->segment & SHM_TOKEN_NOT_FED ||
         token->cell == SHM_CELL_SHARED || size < SHM_FED_BYTES_MIN)
         return how;
-    if (token->segment & SHM_READ_ALWAYS_FED) {
+    if (token->segment & SHM_TOKEN_ALWAYS_FED) {
         how.way = SHM_READ_FED;
         return how;
     }
@@ -58,13 +60,24 @@ static int is_asked(struct weft_link *link, const struct shm_token *token, size_
 {
     struct shm_peer *peer = link->peer;
     int setting = link->transport->params.help;
-    peer->helps_not = token->segment & SHM_READ_NOT_HELPED;
+    peer->read_as =
+        (uint32_t)token->segment & (SHM_TOKEN_NOT_HELPED | SHM_TOKEN_NOT_FED | SHM_TOKEN_ALWAYS_FED);
     if (setting == WEFT_HELP_NEVER ||
-        (how->way == SHM_READ_KERNEL && (peer->helps_not || size < SHM_HELPED_BYTES_MIN)))
+        (how->way == SHM_READ_KERNEL &&
+         (token->segment & SHM_TOKEN_NOT_HELPED || size < SHM_HELPED_BYTES_MIN)))
         return 0;
     peer->unhelped++;
     return setting == WEFT_HELP_ALWAYS || how->is_trial || how->is_likewise ||
            peer->unhelped <= UNHELPED_MAX || peer->unhelped % UNHELPED_EACH == 0;
+}
+
+/* A read of size bytes has taken so long, 0: it says nothing. */
+static void observe(struct weft_link *link, int pid, size_t size, enum shm_read way, int64_t cost_ns)
+{
+    const struct weft_transport *transport = link->transport;
+    if (weft_choices_observe(link->reads, size, (uint8_t)way, cost_ns) && transport->params.log)
+        transport->params.log(WEFT_LOG_DEBUG, "shm: reads of about %zu bytes of process %d are faster %s now",
+                              size, pid, way == SHM_READ_FED ? "fed" : "by the kernel");
 }
 
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
@@ -86,8 +99,8 @@ int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *t
         status = shm_pull_helped(link, pid, token, offset + fed, (uint8_t *)destination + fed, size - fed,
                                  asks && !is_fed);
     if (how.is_timed)
-        weft_choices_observe(link->reads, size, (uint8_t)how.way,
-                             status != WEFT_OK || (is_fed && fed < size) ? 0 : weft_clock_ns() - begun_ns);
+        observe(link, pid, size, how.way,
+                status != WEFT_OK || (is_fed && fed < size) ? 0 : weft_clock_ns() - begun_ns);
     return status;
 }
 
@@ -96,6 +109,12 @@ static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t
 {
     uint64_t costs_ns[2];
     size_t of_bytes;
+    if (link->transport->params.help == WEFT_HELP_NEVER || link->peer->read_as & SHM_TOKEN_NOT_FED)
+        return 0;
+    if (link->peer->read_as & SHM_TOKEN_ALWAYS_FED) {
+        snprintf(why, capacity, "WEFT_WAY_SHM of the rank says so");
+        return 1;
+    }
     if (!link->reads)
         return 0;
     int taken = weft_choices_costs(link->reads, bytes, costs_ns, &of_bytes);
@@ -115,11 +134,12 @@ static int say_helped(const struct weft_link *link, char *why, size_t capacity)
         snprintf(why, capacity, "this process cannot read the rank's memory by itself");
         return 0;
     }
-    if (setting == WEFT_HELP_NEVER || (setting == WEFT_HELP_ALWAYS && !peer->helps_not)) {
+    if (setting == WEFT_HELP_NEVER ||
+        (setting == WEFT_HELP_ALWAYS && !(peer->read_as & SHM_TOKEN_NOT_HELPED))) {
         snprintf(why, capacity, "WEFT_HELP_SHM says so");
         return setting == WEFT_HELP_ALWAYS;
     }
-    if (peer->helps_not) {
+    if (peer->read_as & SHM_TOKEN_NOT_HELPED) {
         snprintf(why, capacity,
                  "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that");
         return 0;
@@ -141,7 +161,8 @@ int shm_link_help(struct weft_link *link, struct weft_link_help *help)
                                  .bytes_offered = link->offered_bytes,
                                  .bytes_helped = link->helped_bytes,
                                  .bytes_fed = link->fed_bytes};
-    memcpy(&now.bytes, &help->bytes, help->size < sizeof now ? 0 : sizeof now.bytes);
+    if (help->size >= sizeof now)
+        now.bytes = help->bytes;
     now.is_offered = say_helped(link, now.why, sizeof now.why);
     now.is_fed = say_fed(link, now.bytes, now.why, sizeof now.why);
     memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);

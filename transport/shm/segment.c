@@ -127,10 +127,10 @@ int shm_segment_covers(const struct weft_transport *transport, const void *memor
 /* How peers shall read ordinary memory of this instance. */
 static uint32_t read_flags(const struct weft_transport *transport)
 {
-    uint32_t fed = transport->params.fed == WEFT_FED_ALWAYS ? SHM_READ_ALWAYS_FED : 0;
+    uint32_t fed = transport->params.fed == WEFT_FED_ALWAYS ? SHM_TOKEN_ALWAYS_FED : 0;
     if (transport->params.fed == WEFT_FED_NEVER || transport->params.help == WEFT_HELP_NEVER)
-        fed = SHM_READ_NOT_FED;
-    return (transport->helps ? 0 : SHM_READ_NOT_HELPED) | fed;
+        fed = SHM_TOKEN_NOT_FED;
+    return (transport->helps ? 0 : SHM_TOKEN_NOT_HELPED) | fed;
 }
 
 int shm_expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
@@ -176,7 +176,7 @@ void shm_expose_whole(struct weft_link *link, struct weft_token *bytes)
 {
     struct shm_token token;
     memcpy(&token, bytes, sizeof token);
-    if (token.kind != SHM_TOKEN_ADDRESS || token.segment & SHM_READ_NOT_FED)
+    if (token.kind != SHM_TOKEN_ADDRESS || token.segment & SHM_TOKEN_NOT_FED)
         return;
     token.segment |= shm_feed_ahead(link, (const void *)(uintptr_t)token.offset, token.size, token.cell);
     memcpy(bytes, &token, sizeof token);

@@ -57,7 +57,7 @@ struct shm_peer {
     uint32_t references;
     uint32_t deliveries; /* of its messages, ever; it wraps. The polling thread's */
     uint32_t unhelped;   /* reads of its memory since it helped or fed last (pull.c). The polling thread's */
-    int helps_not;       /* as the token that was read last says. The polling thread's */
+    uint32_t read_as;    /* SHM_TOKEN_* of the token that was read last. The polling thread's */
     _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
@@ -109,7 +109,7 @@ struct shm_fed_piece {
 struct shm_feeding {
     struct shm_fed_piece asked, ahead;
     uint64_t ahead_next; /* number of the block at which the next piece begins that is fed ahead */
-    int is_ahead_good;   /* the peer has taken the last one, or has asked since */
+    int is_ahead_good;   /* the peer has used the last one, or has asked when there was none */
     int has_blocks;      /* they have memory */
     uint32_t wishes;     /* as shm_feed_was_wanted() has seen them */
     int64_t given_ns;    /* when the last slice was, by a coarse clock */

@@ -47,14 +47,14 @@
 #define SHM_TOKEN_ADDRESS   0x61646431u
 #define SHM_TOKEN_PIPE      0x70697031u
 
-/* How its owner has a token's memory read: ADDRESS has these bits as its segment. */
-#define SHM_READ_NOT_HELPED 1u /* the owner writes no half of it (help.c) */
-#define SHM_READ_NOT_FED    2u /* nor feeds it (feed.c) */
-#define SHM_READ_ALWAYS_FED 4u /* it does, whatever is faster */
-/* From the first bit on, so many bits of what is fed ahead: the number of its first block, and 1; and from the other, of what the owner has been asked for last. */
-#define SHM_READ_AHEAD  8
-#define SHM_READ_ASKED  36
-#define SHM_READ_NUMBER 0xfffffffu
+/* How its owner has ordinary memory read: a token of kind ADDRESS has these bits as its segment. */
+#define SHM_TOKEN_NOT_HELPED 1u /* the owner writes no half of it (help.c) */
+#define SHM_TOKEN_NOT_FED    2u /* nor feeds it (feed.c) */
+#define SHM_TOKEN_ALWAYS_FED 4u /* it does, whatever is faster */
+/* And two numbers of 28 bits, from these bits on: of the first block that is fed ahead, and 1; of what the owner has been asked for last. */
+#define SHM_TOKEN_AHEAD  8
+#define SHM_TOKEN_ASKED  36
+#define SHM_TOKEN_NUMBER 0xfffffffu
 
 #define SHM_CELL_SHARED 0u /* of a token: it stands for many (cells.c), and is neither helped with nor fed */
 
