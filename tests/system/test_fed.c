@@ -28,6 +28,7 @@
 #define SLOWER     1000000      /* 4 s for an owner to begin, 20 s to go on: nobody stops */
 #define SLOW       20000        /* 80 ms, and 400 ms */
 #define BYTES      (128u << 10) /* one read */
+#define ASKED      (256u << 10) /* a message that is too long to be fed ahead */
 #define LONG_BYTES (1u << 20)
 #define AT         5 /* the page at which a rank stops: in the second slice */
 
@@ -160,7 +161,7 @@ static int sizes_body(int rank, int ranks, void *arg)
 static void test_sizes(void **state)
 {
     (void)state;
-    static size_t slices[] = {BYTES, 1u << 20}; /* the longer one has four times the blocks that there are */
+    static size_t slices[] = {BYTES, 1u << 20}; /* the longer one has twice the blocks that there are */
     prepare(GOES_ON);
     for (int i = 0; i < 2; i++) {
         setenv("WEFT_SLICE_SHM", i ? "1048576" : "131072", 1);
@@ -177,7 +178,7 @@ static void test_sizes(void **state)
 #define TURNS 48
 
 /* Of a tag. In slices of one block, of four and of two: the second one's marks leave those of the first standing where it overwrites it. */
-static const size_t lengths[TAGS] = {20u << 10, BYTES, SHORT};
+static const size_t lengths[TAGS] = {20u << 10, ASKED, SHORT};
 
 /* Rank 0's: started, and as far copied as it can be before anybody receives. */
 static int start_all(const struct job *job, uint8_t *memory, int turn, weft_work **works)
@@ -185,9 +186,9 @@ static int start_all(const struct job *job, uint8_t *memory, int turn, weft_work
     for (int tag = 0; tag < TAGS; tag++) {
         weft_call_options options = WEFT_CALL_OPTIONS_INIT;
         options.work = &works[tag];
-        pattern_fill(memory + (size_t)tag * BYTES, lengths[tag], turn * TAGS + tag);
+        pattern_fill(memory + (size_t)tag * ASKED, lengths[tag], turn * TAGS + tag);
         CHECK_OK(
-            weft_send(job->comm, memory + (size_t)tag * BYTES, lengths[tag], WEFT_UINT8, 1, tag, &options));
+            weft_send(job->comm, memory + (size_t)tag * ASKED, lengths[tag], WEFT_UINT8, 1, tag, &options));
     }
     for (int i = 0; i < 8; i++)
         CHECK(weft_work_wait(works[0], 0) == WEFT_AGAIN);
@@ -199,7 +200,7 @@ static int start_all(const struct job *job, uint8_t *memory, int turn, weft_work
 static int order_body(int rank, int ranks, void *arg)
 {
     struct job job;
-    uint8_t *memory = malloc(TAGS * BYTES);
+    uint8_t *memory = malloc(TAGS * ASKED);
     uint64_t expected = 0;
     (void)ranks, (void)arg;
     CHECK(memory);
@@ -369,7 +370,7 @@ static int owner_body(int rank, int ranks, void *arg)
 static void test_owner_stops(void **state)
 {
     (void)state;
-    static size_t bytes[] = {BYTES, SHORT};
+    static size_t bytes[] = {ASKED, SHORT};
     for (int i = 0; i < 2; i++) {
         prepare(GOES_ON);
         assert_int_equal(test_ranks_fork(2, owner_body, &bytes[i]), 0);

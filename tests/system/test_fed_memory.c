@@ -29,7 +29,7 @@ static uint64_t fed(const struct job *job)
 
 #define RANKS   22
 #define LINKS   16
-#define LINK_KB (256 + 4) /* and marks */
+#define LINK_KB (512 + 8) /* and marks */
 #define RING_KB 72        /* of each link, which was there before but had not been touched by rank 0 */
 
 static int memory_body(int rank, int ranks, void *arg)
@@ -58,9 +58,9 @@ static int memory_body(int rank, int ranks, void *arg)
         test_clock_slow(1);
         if (rank == 0) {
             long grown = test_proc_kb("/proc/self/status", "RssShmem") - before;
-            if (grown < LINKS * 256 || grown > LINKS * LINK_KB + RANKS * RING_KB)
+            if (grown < LINKS * 512 || grown > LINKS * LINK_KB + RANKS * RING_KB)
                 fprintf(stderr, "shared memory has grown by %ld kB\n", grown);
-            CHECK(grown >= LINKS * 256 && grown <= LINKS * LINK_KB + RANKS * RING_KB);
+            CHECK(grown >= LINKS * 512 && grown <= LINKS * LINK_KB + RANKS * RING_KB);
         } else if (round == 0) {
             first = fed(&job);
             CHECK(first == (rank <= LINKS ? BYTES : 0));

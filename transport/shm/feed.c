@@ -17,7 +17,7 @@
  * The owner copies nothing but memory that it exposes, and looks again before each few slices: what it has taken back it does not touch. The reader looks at
  * the token's cell afterwards, as after any read (cells.c).
  *
- * A message of up to 64 KB is fed ahead, before anybody has asked, where the peer has used what was fed ahead last, or has asked since. All of the message must be
+ * A message of up to 128 KB is fed ahead, before anybody has asked, where the peer has used what was fed ahead last, or has asked since. All of the message must be
  * final (expose_whole()). Its blocks are the same ones, with numbers of the owner's, which are in its token. A peer that asks for something else first gives up what is fed ahead: the
  * owner clears its marks before it fills those blocks. Its token also says what had been asked for last, so that such a peer does not wait for them.
  *
@@ -33,12 +33,12 @@
 #include "transport/shm/shm_private.h"
 
 #define GIVEN_BYTES   (128u << 10) /* at a time, before messages are looked at again */
-#define FED_LINKS     16u          /* that have memory for blocks: 4 MiB */
+#define FED_LINKS     16u          /* that have memory for blocks: 8 MiB */
 #define IDLE_NS       INT64_C(1000000000)
 #define BEGIN_NS      4000  /* about what the kernel's copy of 32 KiB takes */
 #define STALL_NS      20000 /* longer than an owner needs for a slice of its own, or for another peer's */
-#define AHEAD_EACH    (32u << 10) /* at a time, before it is looked at again what is asked for */
-#define AHEAD_BYTES   (64u << 10) /* of a message that is fed before anybody has asked */
+#define AHEAD_EACH    (32u << 10)  /* at a time, before it is looked at again what is asked for */
+#define AHEAD_BYTES   (128u << 10) /* of a message that is fed before anybody has asked */
 #define AHEAD_NUMBERS (SHM_TOKEN_NUMBER / 2 + 1)
 #define LOOKS         16          /* between two looks at the clock */
 #define GIVES_MAX     8           /* while a slice is waited for: 1 MiB of one other peer's */
