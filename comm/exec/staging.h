@@ -25,8 +25,8 @@
 
 #include "algos/plan.h"
 
-#define WEFT_STAGING_BYTES_MIN (64u << 10) /* of a call's buffer: below it calls are in place */
-#define WEFT_STAGING_SIZES     10          /* up to 64 KiB, 128 KiB and so on; the last has all above */
+#define WEFT_STAGING_BYTES_MIN (16u << 10) /* of a call's buffer: below it calls are in place */
+#define WEFT_STAGING_SIZES     12          /* up to 16 KiB, 32 KiB and so on; the last has all above */
 
 /* Of sizes whose largest result has fewer bytes none goes past the caches: whoever reads it next would miss it there. */
 #define WEFT_STAGING_STREAMED_MIN (1u << 20)
