@@ -88,7 +88,7 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
 
 /* Offers the memory itself. WEFT_UNSUPPORTED: it is to be staged. */
 static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
-                        uint32_t flags, int is_whole)
+                        uint32_t flags)
 {
     if (inflight->took_ns)
         inflight->offered_ns = weft_clock_ns();
@@ -111,14 +111,13 @@ static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight,
         peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
     status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
-    if (status == WEFT_OK && is_whole)
+    if (status == WEFT_OK && inflight->slices == 1) /* which is there: an offer waits for the first */
         peer->ops->expose_whole(peer->link, &inflight->token);
     return status;
 }
 
 /* Decides between reading in place and staging, and makes the token. WEFT_AGAIN while the link comes up. */
-static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
-                      int is_whole)
+static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer)
 {
     uint32_t flags;
     char why[200] = "";
@@ -126,7 +125,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
     if (status != WEFT_OK)
         return status;
     int is_meant = peer->stage_only || op->device || inflight->is_chosen;
-    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags, is_whole);
+    status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags);
     if (status != WEFT_UNSUPPORTED)
         return status;
     is_meant |= inflight->is_chosen;
@@ -200,7 +199,7 @@ static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight,
         return WEFT_OK;
     struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     if (!inflight->have_token) {
-        int status = make_offer(op, inflight, peer, inflight->slices == 1);
+        int status = make_offer(op, inflight, peer);
         if (status == WEFT_AGAIN)
             weft_inflight_block(op, inflight);
         if (status != WEFT_OK)

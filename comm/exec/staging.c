@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define FIRST     24   /* the number of the first trial: by then pipe or pull has been tried (ways.c) */
+#define FIRST     24   /* the number of the first trial: by then readers have tried both ways */
 #define LARGE     12   /* and of large ones, where that is tried sooner */
 #define TRIAL     3    /* calls of each way: the first of them may find cold caches */
 #define PAUSE_MIN 32   /* calls between trials, */

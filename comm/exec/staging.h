@@ -2,9 +2,10 @@
 /* Whether ranks of one host stage what the others could read where it is, and whether results go past the caches.
  *
  * In a collective without a root both ends of a link copy at once. Then two copies through staging memory, which stays in a cache, may be faster than
- * one by the kernel, which looks up every page. And a processor that copies itself can write a large result past its caches, which saves reading
- * what is overwritten; that is slower where the same buffers come again and again, and are in a cache. Only measuring says which, and only where all
- * ranks do the same: one that stages alone makes a copy more, and still waits for the kernel's.
+ * one by the kernel, which looks up every page, or than being fed, as what is staged is reduced where it lies. And a processor
+ * that copies itself can write a large result past its caches, which saves reading what is overwritten; that is slower where the same buffers come again
+ * and again, and are in a cache. Only measuring says which, and only where all ranks do the same: one that stages alone makes a copy more, and still
+ * waits for what the others copy.
  *
  * So trials go by number. All ranks make the same calls, so the n-th call of a size is the n-th everywhere. A trial is a few calls of each way in turn,
  * at numbers that are the same on every rank, whatever has been seen. Each rank keeps its own times, of which the least counts: a call

@@ -45,6 +45,8 @@
 #define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
 #define MIDDLE_BYTES  (96u << 10) /* of two; more are marked less often */
 
+_Static_assert(AHEAD_BYTES <= SHM_FEED_BYTES, "nobody frees blocks of what is fed ahead while it is filled");
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
