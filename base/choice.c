@@ -7,7 +7,7 @@
 #define WINDOW         4  /* timed messages in a row, of which the least is kept */
 #define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
 #define LARGE_PAUSE    4  /* before the first of large ones; up to their third trial each message is timed */
-#define LARGE_BYTES    ((size_t)1 << 20)
+#define LARGE_BYTES    ((size_t)512 << 10)
 #define PAUSE_MIN      32 /* and where they have shown something new */
 #define PAUSE_MAX      512
 #define PAUSE_LONGEST  2048 /* where the other way is many times slower */

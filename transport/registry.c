@@ -77,9 +77,9 @@ static int absent_map(struct weft_link *link, const struct weft_token *token, si
 }
 
 static int absent_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset,
-                       void *destination, size_t size)
+                       void *destination, size_t size, uint32_t flags)
 {
-    (void)link, (void)token, (void)offset, (void)destination, (void)size;
+    (void)link, (void)token, (void)offset, (void)destination, (void)size, (void)flags;
     return WEFT_UNSUPPORTED;
 }
 

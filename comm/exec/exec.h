@@ -206,12 +206,14 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
  * not start or end anything of the executor. */
 typedef void weft_exec_ended(void *arg, int status);
 
+/* Of a message that is pulled, and that nobody waits for piece by piece, so much is one read if slices are shorter. */
+#define WEFT_READ_BYTES (512u << 10)
+
 struct weft_exec_transfer {
     const void *source; /* what is sent, or NULL */
     void *destination;  /* where it is received, or NULL */
     size_t bytes;       /* not 0, the same at both ends */
     uint32_t peer, peer_id;
-    int streaming; /* as in weft_exec_request */
     struct weft_command_queue *commands;
     int on_host;
     int64_t *took_ns; /* a send's: from the offer until the peer had all of it. NULL: not measured */

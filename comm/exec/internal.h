@@ -6,6 +6,7 @@
  *   layout.c    where chunks lie
  *   send.c      SEND: how bytes leave
  *   recv.c      RECV: how bytes arrive
+ *   read.c      and how those are read that the sender offers
  *   compute.c   REDUCE and COPY
  *   message.c   messages and completions in
  *   deliver.c   what messages mean for steps, and those that come too early
@@ -44,7 +45,7 @@
  * that is what belongs to the steps in its window, which stay there. */
 #define WEFT_EARLY_MAX      (WEFT_OPS_MAX * (WEFT_EAGER_AHEAD * WEFT_EAGER_SLICES + WEFT_WINDOW_MAX * WEFT_RBUFS))
 #define WEFT_TRANSPORTS_MAX 4
-#define WEFT_WORK_BYTES     (256 * 1024)   /* computed before transports are polled again */
+#define WEFT_WORK_BYTES     (256 * 1024) /* computed before transports are polled again, a slice or read more */
 #define WEFT_STOP_MS        WEFT_RECALL_MS /* how long a device's work that has been queued may take to end */
 /* Only a transport with one of these is asked whether it registers device memory: others may copy by the processor, which need not reach it. */
 #define WEFT_CAP_DEVICE_MEMORY (WEFT_CAP_DMABUF | WEFT_CAP_DEVICE_POINTER)
@@ -451,8 +452,6 @@ const uint8_t *weft_recv_payload(const struct weft_inflight *inflight, size_t po
 void weft_recv_drop(struct weft_inflight *inflight, size_t position);
 /* Acknowledges what has been taken, and finishes when nothing is left. */
 int weft_recv_settle(struct weft_exec_op *op, struct weft_inflight *inflight);
-/* READ: reads a slice from the peer's memory. */
-int weft_recv_fetch(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t slice, uint8_t *target);
 /* PUT: whether what comes is written to a buffer of its own, and not where it belongs. */
 static inline int weft_recv_goes_aside(const struct weft_exec_op *op, const struct weft_inflight *inflight)
 {

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "comm/exec/internal.h"
 #include "comm/exec/mismatch.h"
+#include "comm/exec/read.h"
 
 /* Steps this close to the window's oldest may hold receive buffers, so that those further on cannot take
  * what the oldest needs. */
@@ -105,15 +106,6 @@ int weft_recv_settle(struct weft_exec_op *op, struct weft_inflight *inflight)
     return status;
 }
 
-/* Offset of slice bytes within the token: offers are the whole message, staged ones a ring. */
-static uint64_t token_offset(const struct weft_inflight *inflight, size_t position)
-{
-    if (!inflight->staging)
-        return position;
-    return position / inflight->slice_bytes % WEFT_STAGES * inflight->slice_bytes +
-           weft_slice_offset(inflight, position);
-}
-
 const uint8_t *weft_recv_payload(const struct weft_inflight *inflight, size_t position)
 {
     if (inflight->held)
@@ -134,57 +126,6 @@ void weft_recv_drop(struct weft_inflight *inflight, size_t position)
     }
 }
 
-/* How much of what the token stands for is read: token_offset() stays below this. The peer chose the token and
- * whether it is a ring, so the transport must find that much behind it. */
-static size_t token_bytes(const struct weft_inflight *inflight)
-{
-    size_t ring = WEFT_STAGES * inflight->slice_bytes;
-    return inflight->staging && ring < inflight->length ? ring : inflight->length;
-}
-
-/* Asks for the mapping again before every slice: an owner that gave up may have freed its memory meanwhile.
- * Whether what was read then is good, still_exposed() says. */
-static int remap(struct weft_exec_op *op, struct weft_inflight *inflight)
-{
-    const struct weft_exec_peer *peer = peer_of(op, inflight);
-    const void *mapped;
-    int status = peer->ops->map(peer->link, &inflight->token, token_bytes(inflight), &mapped);
-    if (status == WEFT_OK)
-        inflight->mapped = mapped;
-    return status;
-}
-
-/* After reading mapped memory, before anybody hears of it or may build on it: an owner that gave up may have let its
- * user overwrite what was just read. Pulls are checked by the transport. */
-static int still_exposed(struct weft_exec_op *op, const struct weft_inflight *inflight)
-{
-    const struct weft_exec_peer *peer = peer_of(op, inflight);
-    return inflight->mapped ? peer->ops->exposed(peer->link, &inflight->token) : WEFT_OK;
-}
-
-static void count_read(struct weft_exec_op *op, const struct weft_inflight *inflight, size_t size)
-{
-    struct weft_exec_stats *stats = &op->exec->stats;
-    if (inflight->staging)
-        return;
-    stats->bytes_direct += size;
-    *(inflight->mapped       ? &stats->bytes_mapped
-      : inflight->piped_here ? &stats->bytes_piped
-                             : &stats->bytes_pulled) += size;
-}
-
-static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
-{
-    if (size > exec->scratch_bytes[index]) {
-        free(exec->scratch[index]);
-        exec->scratch_bytes[index] = (size + 63) / 64 * 64;
-        exec->scratch[index] = aligned_alloc(64, exec->scratch_bytes[index]);
-        if (!exec->scratch[index])
-            exec->scratch_bytes[index] = 0;
-    }
-    return exec->scratch[index];
-}
-
 int weft_recv_source(struct weft_exec_op *op, struct weft_inflight *inflight, size_t position, size_t size,
                      int scratch, const uint8_t **source)
 {
@@ -198,18 +139,7 @@ int weft_recv_source(struct weft_exec_op *op, struct weft_inflight *inflight, si
             (const uint8_t *)inflight->rbufs[slice % WEFT_RBUFS].buffer + position % inflight->slice_bytes;
         return WEFT_OK;
     }
-    count_read(op, inflight, size);
-    if (inflight->mapped) {
-        int status = remap(op, inflight);
-        *source = inflight->mapped + token_offset(inflight, position);
-        return status;
-    }
-    uint8_t *memory = scratch_get(op->exec, scratch, inflight->slice_bytes);
-    if (!memory)
-        return weft_fail(WEFT_NOMEM, "no memory for a slice of %zu bytes", inflight->slice_bytes);
-    const struct weft_exec_peer *peer = peer_of(op, inflight);
-    *source = memory;
-    return peer->ops->pull(peer->link, &inflight->token, token_offset(inflight, position), memory, size);
+    return weft_read_source(op, inflight, position, size, scratch, source);
 }
 
 void weft_recv_used(struct weft_inflight *inflight, size_t position)
@@ -221,7 +151,7 @@ void weft_recv_used(struct weft_inflight *inflight, size_t position)
 
 int weft_recv_consumed(struct weft_exec_op *op, struct weft_inflight *inflight, size_t position)
 {
-    int status = still_exposed(op, inflight);
+    int status = weft_read_check(op, inflight);
     if (status != WEFT_OK)
         return status;
     inflight->done = position;
@@ -246,44 +176,6 @@ static int advance_eager(struct weft_exec_op *op, struct weft_inflight *inflight
         inflight->done = inflight->visible = end;
         weft_recv_drop(inflight, end);
         weft_inflight_wake(op, inflight);
-    }
-    return weft_recv_settle(op, inflight);
-}
-
-int weft_recv_fetch(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t slice, uint8_t *target)
-{
-    size_t position = (size_t)slice * inflight->slice_bytes, size = weft_slice_size(inflight, slice);
-    const struct weft_exec_peer *peer = peer_of(op, inflight);
-    if (!inflight->mapped)
-        return peer->ops->pull(peer->link, &inflight->token, token_offset(inflight, position), target, size);
-    int status = remap(op, inflight);
-    if (status != WEFT_OK)
-        return status;
-    const uint8_t *source = inflight->mapped + token_offset(inflight, position);
-    if (op->request.streaming)
-        weft_copy_streaming(target, source, size);
-    else
-        weft_copy(target, source, size);
-    return still_exposed(op, inflight);
-}
-
-static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight)
-{
-    size_t offered = weft_slices_bytes(inflight, inflight->ready), limit = weft_inflight_limit(op, inflight);
-    if (inflight->done < offered) {
-        size_t end = weft_slices_bytes(inflight, (uint32_t)(inflight->done / inflight->slice_bytes) + 1);
-        if (end > limit)
-            return weft_recv_settle(op, inflight);
-        size_t size = end - inflight->done;
-        int status = weft_recv_fetch(op, inflight, weft_slices_within(inflight, inflight->done),
-                                     inflight->target + inflight->done);
-        if (status != WEFT_OK)
-            return status;
-        count_read(op, inflight, size);
-        op->work_bytes += size;
-        inflight->done = inflight->visible = end;
-        weft_inflight_wake(op, inflight);
-        weft_inflight_again(op, inflight);
     }
     return weft_recv_settle(op, inflight);
 }
@@ -384,7 +276,10 @@ int weft_recv_advance(struct weft_exec_op *op, struct weft_inflight *inflight)
         return weft_recv_advertise(op, inflight);
     if (inflight->into_slot)
         return weft_recv_settle(op, inflight);
-    return inflight->mode == WEFT_MODE_EAGER ? advance_eager(op, inflight) : advance_read(op, inflight);
+    if (inflight->mode == WEFT_MODE_EAGER)
+        return advance_eager(op, inflight);
+    int status = weft_read_advance(op, inflight);
+    return status == WEFT_OK ? weft_recv_settle(op, inflight) : status;
 }
 
 int weft_recv_filled(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t slice)
@@ -462,7 +357,7 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     inflight->have_token = 1;
     inflight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
     inflight->piped_here = (header->flags & WEFT_WIRE_PIPED) != 0;
-    int status = remap(op, inflight);
+    int status = weft_read_map(op, inflight);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }
 
@@ -473,7 +368,7 @@ int weft_recv_offered(struct weft_exec_op *op, struct weft_inflight *inflight, c
     inflight->token = *token;
     inflight->have_token = inflight->is_unanswered = 1;
     inflight->ready = inflight->slices;
-    int status = remap(op, inflight);
+    int status = weft_read_map(op, inflight);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }
 

@@ -172,7 +172,6 @@ void weft_exec_transfer_start(struct weft_exec *exec, uint32_t id, const struct 
     op->exhausted = 1;
     op->tail = 1;
     op->active = op->runnable = 1;
-    op->request.streaming = wanted->streaming;
     op->request.commands = wanted->commands;
     op->request.on_host = wanted->on_host;
     op->device = wanted->commands && !wanted->on_host;
@@ -216,7 +215,7 @@ int weft_exec_read_offered(struct weft_exec *exec, const struct weft_exec_peer *
         weft_copy(destination, mapped, bytes);
         status = peer->ops->exposed(peer->link, token);
     } else if (status == WEFT_UNSUPPORTED) {
-        status = peer->ops->pull(peer->link, token, 0, destination, bytes);
+        status = peer->ops->pull(peer->link, token, 0, destination, bytes, 0);
     }
     if (status != WEFT_OK)
         return status;

@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define STREAMING_BYTES (16u << 20) /* larger than a shared cache: the copy goes past them */
-#define AT_ONCE_BYTES   (64u << 10) /* up to here a transfer costs more than a few percent of the copy */
+#define AT_ONCE_BYTES (64u << 10) /* up to here a transfer costs more than a few percent of the copy */
 
 /* MATCHED: the id is that of the receive's transfer, 0: nothing moves any more. */
 static int send_matched(struct weft_p2p *p2p, const struct weft_p2p_peer *peer,
@@ -73,7 +72,6 @@ static int start_transfer(struct weft_p2p *p2p, struct weft_request *request, ui
         .bytes = bytes,
         .peer = rank,
         .peer_id = request->peer_id,
-        .streaming = bytes >= STREAMING_BYTES,
         .on_host = request->where.on_host,
         .took_ns = request->sends && request->is_timed ? &request->took_ns : NULL,
         .offered = request->sends || !request->is_offered ? NULL : &request->offer,

@@ -33,7 +33,7 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
-#define WEFT_TRANSPORT_ABI 3
+#define WEFT_TRANSPORT_ABI 4
 #define WEFT_ADDRESS_MAX   256  /* longest transport address in bytes */
 #define WEFT_RECALL_MS     1600 /* how long recall_wait() may take */
 #define WEFT_TOKEN_SIZE    48   /* a token is opaque to everybody but the transport that made it */
@@ -45,6 +45,10 @@ struct weft_region;    /* registered memory; defined by the backend */
 
 struct weft_token {
     uint8_t bytes[WEFT_TOKEN_SIZE];
+};
+
+enum weft_pull_flags {
+    WEFT_PULL_STREAMING = 1 << 0, /* nobody reads it soon where it comes to: it may go past the caches */
 };
 
 enum weft_transport_flags {
@@ -245,9 +249,9 @@ struct weft_transport_ops {
      * exposed(). */
     int (*map)(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
     /* Copies [offset, offset + size) of the exposed memory to destination; WEFT_PEER_FAILED when the owner has
-     * taken it back. */
+     * taken it back. flags: of WEFT_PULL_*. */
     int (*pull)(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-                size_t size);
+                size_t size, uint32_t flags);
 
     /* Delivers events; at most budget. Returns how many, or a negative status when the instance is broken. */
     int (*poll)(struct weft_transport *transport, int budget, weft_event_handler *handler, void *arg);

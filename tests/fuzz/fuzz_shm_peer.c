@@ -377,7 +377,7 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
         for (size_t i = 0; i < wanted; i++) /* all of it can be loaded */
             (void)((const volatile uint8_t *)mapped)[i];
     }
-    ops.pull(to_friend, &token, variant & 32 ? 0 : inside.offset, copy, sizeof copy);
+    ops.pull(to_friend, &token, variant & 32 ? 0 : inside.offset, copy, sizeof copy, 0);
     ops.exposed(to_friend, &token);
 }
 

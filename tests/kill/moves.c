@@ -62,10 +62,10 @@ static int move_map(struct weft_link *link, const struct weft_token *token, size
 }
 
 static int move_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset,
-                     void *destination, size_t size)
+                     void *destination, size_t size, uint32_t flags)
 {
     kill_at_move(0);
-    int status = real.pull(link, token, offset, destination, size);
+    int status = real.pull(link, token, offset, destination, size, flags);
     kill_at_move(1);
     return status;
 }

@@ -49,14 +49,14 @@ static void pull_all_ways(struct pair *pair, const struct weft_token *token, con
     const size_t parts[][2] = {{0, size}, {0, 1}, {size - 1, 1}, {size / 3, size / 2}, {size, 0}, {7, 4096}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         memset(copy, 0xee, size + 2);
-        assert_int_equal(pair->b->ops.pull(pair->ba, token, parts[i][0], copy + 1, parts[i][1]), 0);
+        assert_int_equal(pair->b->ops.pull(pair->ba, token, parts[i][0], copy + 1, parts[i][1], 0), 0);
         assert_memory_equal(copy + 1, source + parts[i][0], parts[i][1]);
         assert_int_equal(copy[0], 0xee);
         assert_int_equal(copy[parts[i][1] + 1], 0xee);
     }
-    assert_true(pair->b->ops.pull(pair->ba, token, 0, copy, size + 1) < 0);
-    assert_true(pair->b->ops.pull(pair->ba, token, size + 1, copy, 0) < 0);
-    assert_true(pair->b->ops.pull(pair->ba, token, UINT64_MAX - 1, copy, 4) < 0);
+    assert_true(pair->b->ops.pull(pair->ba, token, 0, copy, size + 1, 0) < 0);
+    assert_true(pair->b->ops.pull(pair->ba, token, size + 1, copy, 0, 0) < 0);
+    assert_true(pair->b->ops.pull(pair->ba, token, UINT64_MAX - 1, copy, 4, 0) < 0);
     free(copy);
 }
 
@@ -103,11 +103,11 @@ static void pipe_through(struct pair *pair, const uint8_t *source, size_t size,
         assert_true(status == 0 || status == WEFT_AGAIN);
         piped += taken;
         size_t part = piped - pulled < 100001 ? piped - pulled : 100001;
-        assert_int_equal(pair->b->ops.pull(pair->ba, token, pulled, copy + pulled, part), 0);
+        assert_int_equal(pair->b->ops.pull(pair->ba, token, pulled, copy + pulled, part, 0), 0);
         pulled += part;
     }
     assert_memory_equal(copy, source, size);
-    assert_true(pair->b->ops.pull(pair->ba, token, pulled, copy, 1) < 0);
+    assert_true(pair->b->ops.pull(pair->ba, token, pulled, copy, 1, 0) < 0);
     free(copy);
 }
 
@@ -243,7 +243,7 @@ static void allocations_come_and_go(void **state)
         pass_token(&pair, &tokens[69]);
         for (uint32_t i = 0; i < 70; i++) {
             uint8_t copy[2];
-            assert_int_equal(pair.b->ops.pull(pair.ba, &tokens[i], 4094 + i * 100, copy, 2), 0);
+            assert_int_equal(pair.b->ops.pull(pair.ba, &tokens[i], 4094 + i * 100, copy, 2, 0), 0);
             assert_int_equal(copy[1], (int)i + round);
         }
         for (uint32_t i = 0; i < 70; i++)
@@ -288,11 +288,11 @@ static void expect_taken_back(struct pair *pair, uint8_t *memory, size_t size)
     pass_token(pair, &token);
     pass_token(pair, &other);
     int maps = pair->b->ops.map(pair->ba, &token, size, &mapped) == 0;
-    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy), 0);
+    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy, 0), 0);
     assert_int_equal(pair->b->ops.exposed(pair->ba, &token), 0);
     pair->a->ops.unexpose(pair->ab, &token, 0);
     memset(memory, 0x77, size);
-    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy), WEFT_PEER_FAILED);
+    assert_int_equal(pair->b->ops.pull(pair->ba, &token, 0, copy, sizeof copy, 0), WEFT_PEER_FAILED);
     if (maps)
         assert_int_equal(((const volatile uint8_t *)mapped)[size - 1],
                          0x77); /* nothing keeps b from reading */
@@ -347,10 +347,10 @@ static void piped_memory_is_taken_back(void **state)
         assert_int_equal(status, 0);
         assert_int_equal(pair.a->ops.pipe_put(pair.ab, pipe_index, memory, 65536, &taken), 0);
         pass_token(&pair, &token);
-        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 0, copy, 500), 0);
+        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 0, copy, 500, 0), 0);
         pair.a->ops.pipe_close(pair.ab, pipe_index, 0);
         memset(memory, 0x77, sizeof memory);
-        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 500, copy, 500), WEFT_PEER_FAILED);
+        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 500, copy, 500, 0), WEFT_PEER_FAILED);
     }
     conform_close(&pair.world);
 }
@@ -373,7 +373,7 @@ static void *read_slices(void *arg)
     pthread_barrier_wait(&slices->begin);
     for (size_t i = 0; i < SLICES; i++) {
         if (slices->pair->b->ops.pull(slices->pair->ba, slices->token, i * SLICE_BYTES, slices->copy,
-                                      SLICE_BYTES))
+                                      SLICE_BYTES, 0))
             break;
         for (size_t k = 0; k < SLICE_BYTES; k++)
             slices->wrong += slices->copy[k] != i + 1;
@@ -434,14 +434,14 @@ static void garbage_tokens_are_refused(void **state)
             token.bytes[k] = (uint8_t)(random >> 24);
         }
         assert_true(pair.b->ops.map(pair.ba, &token, 1, &mapped) < 0);
-        assert_true(pair.b->ops.pull(pair.ba, &token, 0, copy, sizeof copy) < 0);
+        assert_true(pair.b->ops.pull(pair.ba, &token, 0, copy, sizeof copy, 0) < 0);
         assert_ptr_equal(mapped, &pair);
     }
     /* A token of somebody else: b's own, read over the link to a. */
     pair.b->ops.alloc(pair.b->transport, 64, &memory);
     if (pair.b->ops.expose(pair.ba, NULL, memory, 64, &good) == 0) {
         assert_true(pair.b->ops.map(pair.ba, &good, 64, &mapped) < 0);
-        assert_true(pair.b->ops.pull(pair.ba, &good, 0, copy, sizeof copy) < 0);
+        assert_true(pair.b->ops.pull(pair.ba, &good, 0, copy, sizeof copy, 0) < 0);
     }
     if (memory != copy)
         pair.b->ops.free(pair.b->transport, memory);
@@ -458,7 +458,7 @@ static void absent_operations_are_callable(void **state)
     if (!(pair.a->caps.flags & WEFT_CAP_READ)) {
         assert_int_equal(pair.a->ops.expose(pair.ab, NULL, bytes, 8, &token), WEFT_UNSUPPORTED);
         assert_int_equal(pair.a->ops.map(pair.ab, &token, 8, &mapped), WEFT_UNSUPPORTED);
-        assert_int_equal(pair.a->ops.pull(pair.ab, &token, 0, bytes, 8), WEFT_UNSUPPORTED);
+        assert_int_equal(pair.a->ops.pull(pair.ab, &token, 0, bytes, 8, 0), WEFT_UNSUPPORTED);
     }
     if (!(pair.a->caps.flags & WEFT_CAP_PUT)) {
         assert_int_equal(pair.a->ops.advertise(pair.ab, NULL, bytes, 8, 1, &token), WEFT_UNSUPPORTED);

@@ -213,3 +213,9 @@ int job_greet(weft_comm *comm)
                                WEFT_UINT8, NULL, NULL);
     return status;
 }
+
+uint64_t job_fed_bytes(const struct job *job)
+{
+    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
+    return weft_comm_get_stats(job->comm, &stats) == WEFT_OK ? stats.bytes_fed : 0;
+}

@@ -10,6 +10,7 @@
 #define WEFT_TESTS_JOB_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <weft/weft.h>
 
 struct job {
@@ -47,5 +48,8 @@ int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtyp
 
 /* In a body, on every rank: an empty message from each rank to each other one, which connects them. 0 or a status. */
 int job_greet(weft_comm *comm);
+
+/* Bytes that their owners have fed this rank with so far. */
+uint64_t job_fed_bytes(const struct job *job);
 
 #endif

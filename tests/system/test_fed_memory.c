@@ -19,12 +19,6 @@
 
 #define BYTES (128u << 10) /* one read */
 
-static uint64_t fed(const struct job *job)
-{
-    weft_comm_stats stats = WEFT_COMM_STATS_INIT;
-    return weft_comm_get_stats(job->comm, &stats) == WEFT_OK ? stats.bytes_fed : 0;
-}
-
 /* --- so many links of a rank have memory for it, and what is idle goes to others */
 
 #define RANKS   22
@@ -62,10 +56,10 @@ static int memory_body(int rank, int ranks, void *arg)
                 fprintf(stderr, "shared memory has grown by %ld kB\n", grown);
             CHECK(grown >= LINKS * 512 && grown <= LINKS * LINK_KB + RANKS * RING_KB);
         } else if (round == 0) {
-            first = fed(&job);
+            first = job_fed_bytes(&job);
             CHECK(first == (rank <= LINKS ? BYTES : 0));
         } else if (rank > LINKS) {
-            CHECK(fed(&job) - first == BYTES); /* of memory that was another link's */
+            CHECK(job_fed_bytes(&job) - first == BYTES); /* of memory that was another link's */
         }
         if (rank == 0) { /* a second passes */
             test_clock_hurry(1000);

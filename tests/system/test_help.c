@@ -54,7 +54,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 {
     if (local->iov_len >= PIECE && local->iov_len < whole)
         wait_for(&shared->begun, wanted);
-    if (is_first && local->iov_len == 64 << 10) { /* half a piece */
+    if (is_first && local->iov_len == 256 << 10) { /* half of one read */
         is_first = 0;
         firsts++;
         rang += has_rung;

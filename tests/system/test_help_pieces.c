@@ -14,7 +14,7 @@
 #include "tests/support/job.h"
 #include "tests/support/ranks.h"
 
-#define PIECE    (128u << 10)
+#define PIECE    (512u << 10) /* one read */
 #define PIECES   4
 #define UNHELPED 2 /* messages at first */
 #define MESSAGES 2000

@@ -91,7 +91,7 @@ static int reads_run(struct conform_node *node, struct weft_link *link, struct f
     memcpy(&theirs, node->bytes + node->messages[MESSAGES].offset, sizeof theirs);
     if (node->ops.map(link, &theirs.segment, sizeof expected, &mapped) == WEFT_OK)
         finding->mapped = BITS_AGREE(memcmp(mapped, expected, sizeof expected) == 0);
-    if (theirs.has_ordinary && node->ops.pull(link, &theirs.ordinary, 0, copy, sizeof copy) == WEFT_OK)
+    if (theirs.has_ordinary && node->ops.pull(link, &theirs.ordinary, 0, copy, sizeof copy, 0) == WEFT_OK)
         finding->pulled = BITS_AGREE(memcmp(copy, expected, sizeof expected) == 0);
     uint32_t done = 1; /* nobody leaves before both have read */
     return deliver(node, link, &done, sizeof done) || wait_for(node, MESSAGES + 2) ? 23 : 0;

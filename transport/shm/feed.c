@@ -30,10 +30,12 @@
 #include "base/clock.h"
 #include "base/fence.h"
 #include "base/pause.h"
+#include "devmem/reduce.h"
 #include "transport/shm/shm_private.h"
 
-#define GIVEN_BYTES   (128u << 10) /* at a time, before messages are looked at again */
-#define FED_LINKS     16u          /* that have memory for blocks: 8 MiB */
+#define GIVEN_BYTES                                                                                          \
+    SHM_FEED_BYTES        /* at a time: an owner that goes away in between would keep a reader waiting */
+#define FED_LINKS     16u /* that have memory for blocks: 8 MiB */
 #define IDLE_NS       INT64_C(1000000000)
 #define BEGIN_NS      4000  /* about what the kernel's copy of 32 KiB takes */
 #define STALL_NS      20000 /* longer than an owner needs for a slice of its own, or for another peer's */
@@ -41,7 +43,7 @@
 #define AHEAD_BYTES   (128u << 10) /* of a message that is fed before anybody has asked */
 #define AHEAD_NUMBERS (SHM_TOKEN_NUMBER / 2 + 1)
 #define LOOKS         16          /* between two looks at the clock */
-#define GIVES_MAX     8           /* while a slice is waited for: 1 MiB of one other peer's */
+#define GIVES_MAX     2           /* while a slice is waited for: 1 MiB of one other peer's */
 #define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
 #define MIDDLE_BYTES  (96u << 10) /* of two; more are marked less often */
 
@@ -320,18 +322,29 @@ static int await(struct weft_transport *transport, const _Atomic uint64_t *mark,
     return 1;
 }
 
-/* Copies out slices from block `block` on, from *done on. bits: of their marks. */
+/* What is read, and how far that is. */
+struct reading {
+    uint8_t *destination;
+    size_t size, done;
+    uint32_t flags; /* WEFT_PULL_* */
+};
+
+/* Copies out slices from block `block` on. bits: of their marks. */
 static void copy_out(struct weft_transport *transport, uint8_t *ring, uint64_t block, uint64_t bits,
-                     uint8_t *destination, size_t size, size_t *done)
+                     struct reading *reading)
 {
     struct shm_feed *feed = feed_in(ring);
-    uint32_t slice_blocks = slice_of(size - *done);
-    size_t slice_bytes = (size_t)slice_blocks * SHM_FEED_BLOCK, first = *done;
-    while (*done < size &&
-           await(transport, mark_of(ring, block), (block + 1) | bits, *done > first ? STALL_NS : BEGIN_NS)) {
-        size_t left = size - *done, bytes = left < slice_bytes ? left : slice_bytes;
-        memcpy(destination + *done, block_at(ring, block), bytes);
-        *done += bytes;
+    size_t first = reading->done;
+    uint32_t slice_blocks = slice_of(reading->size - first);
+    size_t slice_bytes = (size_t)slice_blocks * SHM_FEED_BLOCK;
+    while (reading->done < reading->size && await(transport, mark_of(ring, block), (block + 1) | bits,
+                                                  reading->done > first ? STALL_NS : BEGIN_NS)) {
+        size_t left = reading->size - reading->done, bytes = left < slice_bytes ? left : slice_bytes;
+        if (reading->flags & WEFT_PULL_STREAMING)
+            weft_copy_streaming(reading->destination + reading->done, block_at(ring, block), bytes);
+        else
+            memcpy(reading->destination + reading->done, block_at(ring, block), bytes);
+        reading->done += bytes;
         block += slice_blocks;
         if (!bits)
             atomic_store_explicit(&feed->freed, block, memory_order_release);
@@ -339,7 +352,7 @@ static void copy_out(struct weft_transport *transport, uint8_t *ring, uint64_t b
 }
 
 size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
-                    size_t size, int is_wish)
+                    size_t size, int is_wish, uint32_t flags)
 {
     struct shm_channel *channel = shm_channel_of(link);
     if (!channel)
@@ -348,7 +361,7 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
     struct shm_feed *feed = feed_in(ring);
     uint64_t ahead = token->segment >> SHM_TOKEN_AHEAD & SHM_TOKEN_NUMBER,
              asked = token->segment >> SHM_TOKEN_ASKED;
-    size_t done = 0;
+    struct reading reading = {.destination = destination, .size = size, .flags = flags};
     /* Who has asked since would wait for marks that the owner has cleared. */
     if (ahead && size == token->size && asked == (channel->asked & SHM_TOKEN_NUMBER)) {
         if (is_wish)
@@ -356,16 +369,16 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
                                   atomic_load_explicit(&feed->wishes, memory_order_relaxed) + 1,
                                   memory_order_relaxed);
         atomic_store_explicit(&feed->bytes, size, memory_order_relaxed);
-        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, destination, size, &done);
-        if (!done) /* who asks it would wait as long once more */
+        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, &reading);
+        if (!reading.done) /* who asks it would wait as long once more */
             return 0;
         atomic_store_explicit(&feed->ahead_used, ahead, memory_order_relaxed);
     }
-    if (done == size)
-        return done;
-    uint64_t block = ask(channel, token, offset + done, size - done, is_wish);
-    copy_out(link->transport, ring, block, 0, destination, size, &done);
-    if (done < size)
+    if (reading.done == size)
+        return size;
+    uint64_t block = ask(channel, token, offset + reading.done, size - reading.done, is_wish);
+    copy_out(link->transport, ring, block, 0, &reading);
+    if (reading.done < size)
         atomic_store_explicit(&feed->wanted, 0, memory_order_release);
-    return done;
+    return reading.done;
 }

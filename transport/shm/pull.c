@@ -81,7 +81,7 @@ static void observe(struct weft_link *link, int pid, size_t size, enum shm_read 
 }
 
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
-                      void *destination, size_t size)
+                      void *destination, size_t size, uint32_t flags)
 {
     const struct how how = next_read(link, token, size);
     int asks = is_asked(link, token, size, &how), is_fed = how.way == SHM_READ_FED, status = WEFT_OK;
@@ -91,7 +91,7 @@ int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *t
         atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
         shm_peer_wake(link);
     if (asks && is_fed)
-        fed = shm_pull_fed(link, token, offset, destination, size, !how.is_likewise);
+        fed = shm_pull_fed(link, token, offset, destination, size, !how.is_likewise, flags);
     link->fed_bytes += fed;
     if (fed == size)
         link->peer->unhelped = 0;

@@ -263,7 +263,7 @@ int shm_map(struct weft_link *link, const struct weft_token *bytes, size_t size,
 }
 
 int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t offset, void *destination,
-             size_t size)
+             size_t size, uint32_t flags)
 {
     struct weft_transport *transport = link->transport;
     struct shm_token token;
@@ -283,7 +283,7 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;
-    status = shm_pull_ordinary(link, pid, &token, offset, destination, size);
+    status = shm_pull_ordinary(link, pid, &token, offset, destination, size, flags);
     /* A process id can be used again: nothing read from one that is gone counts. */
     if (!status && atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_FAILED)
         status = shm_link_down(link);

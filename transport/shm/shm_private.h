@@ -258,7 +258,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
 void shm_expose_whole(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-             size_t size);
+             size_t size, uint32_t flags);
 /* Whether the memory lies in one segment of alloc(). */
 int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size);
 /* Unmaps what its owner has freed. */
@@ -267,7 +267,7 @@ void shm_mappings_sweep(struct weft_transport *transport);
 /* pull.c */
 /* Pulls from offset on what the token stands for, from the peer's process, which may feed this one or help. */
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
-                      void *destination, size_t size);
+                      void *destination, size_t size, uint32_t flags);
 int shm_link_help(struct weft_link *link, struct weft_link_help *help);
 
 /* feed.c */
@@ -278,9 +278,9 @@ uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size,
 /* Whether the peer has wanted to be fed with about so many bytes, since this was asked last. */
 int shm_feed_was_wanted(struct weft_link *link, size_t size);
 /* Has the peer feed this process, which begins at once or not at all. is_wish: of this process's own, and not as the peer wants to be
- * fed. Returns how many bytes have come, from the first on. */
+ * fed. flags: WEFT_PULL_*. Returns how many bytes have come, from the first on. */
 size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
-                    size_t size, int is_wish);
+                    size_t size, int is_wish, uint32_t flags);
 /* The link ends. */
 void shm_feed_end(struct weft_link *link);
 

@@ -155,7 +155,7 @@ int weft_direct_check(const struct weft_exec_op *op, const struct weft_inflight 
     const struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
     uint8_t bytes[WEFT_WIRE_GUARD_BYTES];
     return inflight->mapped ? peer->ops->exposed(peer->link, &inflight->token)
-                            : peer->ops->pull(peer->link, &inflight->token, 0, bytes, sizeof bytes);
+                            : peer->ops->pull(peer->link, &inflight->token, 0, bytes, sizeof bytes, 0);
 }
 
 static int find_guard(const struct weft_exec_op *op, struct weft_inflight *inflight)

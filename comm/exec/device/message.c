@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/exec/device/device.h"
+#include "comm/exec/read.h"
 
 /* Staging of messages inside messages has one size, whatever theirs is, so that the next one can use it. */
 static size_t stage_bytes(const struct weft_exec_op *op, const struct weft_inflight *inflight)
@@ -117,7 +118,7 @@ static int take(struct weft_exec_op *op, struct weft_inflight *inflight)
         uint8_t **memory = (uint8_t **)&inflight->rbufs[slice % WEFT_RBUFS].buffer;
         int status = size ? stage_memory(op, inflight, stage_bytes(op, inflight), memory) : WEFT_OK;
         if (status == WEFT_OK && inflight->mode == WEFT_MODE_READ)
-            status = weft_recv_fetch(op, inflight, slice, *memory);
+            status = weft_read_slice(op, inflight, slice, *memory);
         else if (status == WEFT_OK && size)
             memcpy(*memory, weft_recv_payload(inflight, (size_t)slice * inflight->slice_bytes), size);
         if (status != WEFT_OK)

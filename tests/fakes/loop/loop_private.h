@@ -171,7 +171,7 @@ int loop_expose(struct weft_link *link, struct weft_region *region, const void *
                 struct weft_token *token);
 int loop_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-              size_t size);
+              size_t size, uint32_t flags);
 
 /* Puts and receive buffers (rbuf.c). */
 int loop_advertise(struct weft_link *link, struct weft_region *region, void *memory, size_t size,

@@ -71,9 +71,10 @@ int loop_map(struct weft_link *link, const struct weft_token *token, size_t size
 }
 
 int loop_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
-              size_t size)
+              size_t size, uint32_t flags)
 {
     struct loop_exposed exposed;
+    (void)flags;
     if (!(link->transport->offers & WEFT_CAP_READ))
         return WEFT_UNSUPPORTED;
     int status = exposed_read(link, token, &exposed);
