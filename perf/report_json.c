@@ -212,7 +212,6 @@ static json_t *summary(const struct perf_result *result)
     json_object_set_new(moved, "bytes_direct", json_integer((json_int_t)stats->bytes_direct));
     json_object_set_new(moved, "bytes_staged", json_integer((json_int_t)stats->bytes_staged));
     json_object_set_new(moved, "bytes_mapped", json_integer((json_int_t)stats->bytes_mapped));
-    json_object_set_new(moved, "bytes_piped", json_integer((json_int_t)stats->bytes_piped));
     json_object_set_new(moved, "bytes_pulled", json_integer((json_int_t)stats->bytes_pulled));
     json_object_set_new(moved, "bytes_offered", json_integer((json_int_t)stats->bytes_offered));
     json_object_set_new(moved, "bytes_helped", json_integer((json_int_t)stats->bytes_helped));

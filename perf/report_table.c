@@ -173,9 +173,8 @@ static void print_stats(const weft_comm_stats *stats)
     printf("# Bytes moved          : %llu eager, %llu direct, %llu staged (all ranks)\n",
            (unsigned long long)stats->bytes_eager, (unsigned long long)stats->bytes_direct,
            (unsigned long long)stats->bytes_staged);
-    if (stats->bytes_mapped + stats->bytes_piped + stats->bytes_pulled)
-        printf("# Of these, in a host  : %llu mapped, %llu by pipes, %llu pulled\n",
-               (unsigned long long)stats->bytes_mapped, (unsigned long long)stats->bytes_piped,
+    if (stats->bytes_mapped + stats->bytes_pulled)
+        printf("# Of these, in a host  : %llu mapped, %llu pulled\n", (unsigned long long)stats->bytes_mapped,
                (unsigned long long)stats->bytes_pulled);
     if (stats->bytes_offered || stats->bytes_fed)
         printf("# Of what is pulled    : %llu fed; %llu offered to its owners, %llu written by them\n",

@@ -168,7 +168,6 @@ int perf_session_stats(struct perf_session *session, weft_comm_stats *total)
         sum.bytes_direct += all[rank].bytes_direct;
         sum.bytes_staged += all[rank].bytes_staged;
         sum.bytes_mapped += all[rank].bytes_mapped;
-        sum.bytes_piped += all[rank].bytes_piped;
         sum.bytes_pulled += all[rank].bytes_pulled;
         sum.bytes_offered += all[rank].bytes_offered;
         sum.bytes_helped += all[rank].bytes_helped;

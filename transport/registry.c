@@ -106,25 +106,6 @@ static int absent_notify(struct weft_link *link)
     return WEFT_UNSUPPORTED;
 }
 
-static int absent_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                            struct weft_token *token, uint32_t *pipe_index)
-{
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)pipe_index;
-    return WEFT_UNSUPPORTED;
-}
-
-static int absent_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
-                           size_t *taken)
-{
-    (void)link, (void)pipe_index, (void)memory, (void)size, (void)taken;
-    return WEFT_UNSUPPORTED;
-}
-
-static void absent_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken)
-{
-    (void)link, (void)pipe_index, (void)taken;
-}
-
 static int absent_busy(struct weft_transport *transport)
 {
     (void)transport;
@@ -227,9 +208,6 @@ static const struct weft_transport_ops absent = {
     .disarm = absent_disarm,
     .notify = absent_notify,
     .link_flags = absent_link_flags,
-    .pipe_open = absent_pipe_open,
-    .pipe_put = absent_pipe_put,
-    .pipe_close = absent_pipe_close,
     .busy = absent_busy,
     .recall = absent_recall,
     .recall_wait = absent_recall_wait,
@@ -299,9 +277,6 @@ static void fill(struct weft_transport_ops *ops)
     ops->disarm = ops->disarm ? ops->disarm : absent.disarm;
     ops->notify = ops->notify ? ops->notify : absent.notify;
     ops->link_flags = ops->link_flags ? ops->link_flags : absent.link_flags;
-    ops->pipe_open = ops->pipe_open ? ops->pipe_open : absent.pipe_open;
-    ops->pipe_put = ops->pipe_put ? ops->pipe_put : absent.pipe_put;
-    ops->pipe_close = ops->pipe_close ? ops->pipe_close : absent.pipe_close;
     ops->busy = ops->busy ? ops->busy : absent.busy;
     ops->recall = ops->recall ? ops->recall : absent.recall;
     ops->recall_wait = ops->recall_wait ? ops->recall_wait : absent.recall_wait;

@@ -74,7 +74,6 @@ int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats)
     now.bytes_direct = moved->bytes_direct;
     now.bytes_staged = moved->bytes_staged;
     now.bytes_mapped = moved->bytes_mapped;
-    now.bytes_piped = moved->bytes_piped;
     now.bytes_pulled = moved->bytes_pulled;
     now.messages = moved->messages;
     now.device_collectives = moved->collectives;

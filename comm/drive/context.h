@@ -327,7 +327,7 @@ int weft_memory_region_get(void *arg, uint32_t transport, const void *memory, si
                            struct weft_region **region);
 void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *region);
 /* Whether peers on this host can load the memory (it came from weft_mem_alloc()). [lock] */
-int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size);
+int weft_memory_is_shared(void *arg, const void *memory, size_t size);
 /* [lock] Forgets what is registered with a transport, whose instance is of no use any more, and pooled buffers that
  * came from it. The user's memory stays where it is. */
 void weft_memory_set_aside(struct weft_context *context, enum weft_transport_index transport);

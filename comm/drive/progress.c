@@ -137,7 +137,7 @@ int weft_idle_pause(struct weft_context *context, struct weft_idle *idle)
     return idle->sleeps;
 }
 
-/* Whether something waits for room in a full ring or pipe, or for a device: no event says so, so it is looked at. */
+/* Whether something waits for room in a full ring, or for a device: no event says so, so it is looked at. */
 static int is_blocked(const struct weft_context *context)
 {
     if (context->p2p.copies || context->p2p.held || context->core.queued > context->core.quiet)

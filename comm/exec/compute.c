@@ -24,7 +24,7 @@ static void find_contiguous(const struct weft_exec_op *op, const struct weft_inf
     }
 }
 
-/* Fetches size bytes of every source, each exactly once: a pipe gives them only once. */
+/* Fetches size bytes of every source. */
 static int gather_sources(struct weft_exec_op *op, struct weft_inflight *inflight, size_t size,
                           const void **sources)
 {

@@ -58,9 +58,8 @@ struct weft_exec_peer {
  * messages or are put, and those of shadows. */
 struct weft_exec_stats {
     uint64_t operations, bytes_eager, bytes_direct, bytes_staged, messages;
-    uint64_t collectives; /* operations that a device ran by itself */
-    uint64_t bytes_mapped, bytes_piped,
-        bytes_pulled; /* of bytes_direct: read of others' host memory, and how */
+    uint64_t collectives;                /* operations that a device ran by itself */
+    uint64_t bytes_mapped, bytes_pulled; /* of bytes_direct: read of others' host memory, and how */
 };
 
 /* What the executor needs from its surroundings. */
@@ -80,6 +79,8 @@ struct weft_exec_hooks {
     int (*region_get)(void *arg, uint32_t transport, const void *memory, size_t size,
                       struct weft_region **region);
     void (*region_put)(void *arg, uint32_t transport, struct weft_region *region);
+    /* May be NULL. Whether memory is such that peers of this host may map it, so that nothing is gained by staging it: 1 or 0. */
+    int (*is_shared)(void *arg, const void *memory, size_t size);
     /* May be NULL. The set by which device memory is shared with ranks of this machine; NULL: there is none. It stays. */
     struct weft_shares *(*shares)(void *arg);
     /* May be NULL. From change +1 to change -1 what peers send is dealt with also while this rank makes no call. */

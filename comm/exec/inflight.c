@@ -46,7 +46,7 @@ int weft_inflight_open(struct weft_exec_op *op, struct weft_inflight *inflight, 
 {
     inflight->rank = rank;
     memset((char *)inflight + offsetof(struct weft_inflight, reported), 0,
-           offsetof(struct weft_inflight, piped_bytes) - offsetof(struct weft_inflight, reported));
+           offsetof(struct weft_inflight, offered_ns) - offsetof(struct weft_inflight, reported));
     int status = weft_mode_choose(op, inflight);
     if (status == WEFT_OK && (inflight->mode == WEFT_MODE_PUT || op->device))
         memset(inflight->rbufs, 0, sizeof inflight->rbufs);
@@ -77,11 +77,9 @@ int weft_op_region(struct weft_exec_op *op, const struct weft_exec_peer *peer, u
 static void send_release(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
     const struct weft_exec_peer *peer = &op->exec->peers[inflight->rank];
-    if (inflight->piped)
-        peer->ops->pipe_close(peer->link, inflight->pipe_index, inflight->done == inflight->length);
-    else if (inflight->have_token)
+    if (inflight->have_token)
         peer->ops->unexpose(peer->link, &inflight->token, inflight->done == inflight->length);
-    inflight->piped = inflight->have_token = 0;
+    inflight->have_token = 0;
     if (inflight->guard)
         op->exec->options.devices->release(op, inflight);
     if (!inflight->stage_buffer)

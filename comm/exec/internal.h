@@ -91,7 +91,6 @@ struct weft_inflight {
     uint32_t message;
     size_t slice_bytes;
     uint32_t slices;
-    uint32_t pipe_index;
     /* What follows, up to the region, is 0 at first: weft_inflight_open(). */
     uint32_t reported;  /* slices announced or, for puts, finished (SEND); acknowledged (RECV) */
     uint32_t puts_done; /* SEND: finished puts from the first not yet announced on, as bits */
@@ -103,8 +102,6 @@ struct weft_inflight {
     uint8_t direct;     /* PUT of a device: its memory is registered, and not staged */
     uint8_t shared;     /* READ of a device: the receiver works on the sender's memory */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
-    uint8_t piped;      /* SEND: through a pipe of the link */
-    uint8_t piped_here; /* RECV: the offer comes through a pipe */
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been announced */
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;
@@ -121,7 +118,6 @@ struct weft_inflight {
     struct weft_early *held; /* RECV: eager slices waiting, in order */
     uint8_t *stage_buffer;
     struct weft_region *region; /* PUT: of the memory that is advertised or sent */
-    size_t piped_bytes;         /* SEND: bytes passed into the pipe */
     int64_t offered_ns;
     int64_t *took_ns; /* SEND of a transfer that is measured, from offered_ns on */
     struct weft_token token;

@@ -52,9 +52,7 @@ static void count_read(struct weft_exec_op *op, const struct weft_inflight *infl
     if (inflight->staging)
         return;
     stats->bytes_direct += size;
-    *(inflight->mapped       ? &stats->bytes_mapped
-      : inflight->piped_here ? &stats->bytes_piped
-                             : &stats->bytes_pulled) += size;
+    *(inflight->mapped ? &stats->bytes_mapped : &stats->bytes_pulled) += size;
 }
 
 static uint8_t *scratch_get(struct weft_exec *exec, int index, size_t size)
@@ -119,11 +117,11 @@ int weft_read_slice(struct weft_exec_op *op, struct weft_inflight *inflight, uin
                  target);
 }
 
-/* Up to where the next read goes. Both ends begin anew with each pull. A pipe's owner cannot fill it while it is read. */
+/* Up to where the next read goes. Both ends begin anew with each pull. */
 static size_t read_end(const struct weft_inflight *inflight, size_t limit)
 {
     uint32_t first = weft_slices_within(inflight, inflight->done), end = inflight->ready, most = 1;
-    if (!inflight->mapped && !inflight->staging && !inflight->piped_here && !inflight->dependents &&
+    if (!inflight->mapped && !inflight->staging && !inflight->dependents &&
         inflight->slice_bytes < WEFT_READ_BYTES)
         most = WEFT_READ_BYTES / inflight->slice_bytes;
     if (end > weft_slices_within(inflight, limit))

@@ -61,14 +61,13 @@ static int give_sign(struct weft_exec_op *op, struct weft_inflight *inflight, ui
 }
 
 /* The sender may not reuse its memory before it hears TAKEN. For plain offers a quarter of the message is
- * often enough; the sender of a staging ring or a pipe is to hear of every slice. */
+ * often enough; the sender of a staging ring is to hear of every slice. */
 static int acknowledge(struct weft_exec_op *op, struct weft_inflight *inflight)
 {
     uint32_t consumed = slices_taken(op, inflight);
     if (inflight->is_unanswered)
         return give_sign(op, inflight, consumed);
-    uint32_t step =
-        inflight->staging || inflight->piped_here || inflight->slices < 8 ? 1 : inflight->slices / 4;
+    uint32_t step = inflight->staging || inflight->slices < 8 ? 1 : inflight->slices / 4;
     if (consumed == inflight->reported ||
         (consumed < inflight->slices && consumed - inflight->reported < step))
         return WEFT_OK;
@@ -340,7 +339,7 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     int of_device = (header->flags & WEFT_WIRE_DEVICE) != 0;
     size_t size = of_device ? sizeof both : sizeof both.offer;
     if (inflight->have_token || header->size != size || (of_device && inflight->refuses) ||
-        (of_device && header->flags & (WEFT_WIRE_STAGED | WEFT_WIRE_PIPED)))
+        (of_device && header->flags & WEFT_WIRE_STAGED))
         return weft_fail(WEFT_PROTOCOL,
                          "rank %u offered message %u twice, or with %u bytes and flags %x: expected %zu",
                          header->source, header->message, header->size, header->flags, size);
@@ -356,7 +355,6 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     inflight->token = offer->token;
     inflight->have_token = 1;
     inflight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
-    inflight->piped_here = (header->flags & WEFT_WIRE_PIPED) != 0;
     int status = weft_read_map(op, inflight);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }

@@ -5,8 +5,7 @@
  *          be ahead of the peer: credit.c.
  *   read   OFFER with a token for the whole message once its first slice may be read, READY as more slices
  *          become final, TAKEN from the receiver as it consumes. Only then may later steps overwrite the memory.
- *          Memory that the peer cannot map is pulled, or goes through a pipe, by page references, where the kernel forbids that and one
- *          is free. Where the peer can neither map nor pull nor read a pipe, slices pass through a ring of
+ *          Memory that the peer cannot map is pulled. Where it can do neither, slices pass through a ring of
  *          WEFT_STAGES slices in memory that it can map (staged; counted as such). So they do where a collective has been
  *          measured to be faster that way (staging.h).
  *   put    tokens of receive buffers from the receiver, a put for each once the slice is final, done with PUT_DONE. Memory that
@@ -74,7 +73,9 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
                      const struct weft_exec_peer *peer, uint32_t flags)
 {
     struct weft_exec *exec = op->exec;
-    if (!op->window || !op->window->trial.stages || !(flags & WEFT_LINK_PEER_MAPS))
+    const struct weft_exec_hooks *hooks = &exec->options.hooks;
+    if (!op->window || !op->window->trial.stages || !(flags & WEFT_LINK_PEER_MAPS) || !hooks->is_shared ||
+        hooks->is_shared(hooks->arg, inflight->sources[0], inflight->length))
         return 0;
     if (exec->staged < STAGED_MAX)
         inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
@@ -90,26 +91,10 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
 static int offer_memory(struct weft_exec_op *op, struct weft_inflight *inflight, struct weft_exec_peer *peer,
                         uint32_t flags)
 {
-    if (inflight->took_ns)
-        inflight->offered_ns = weft_clock_ns();
-    int is_pulled = flags & WEFT_LINK_PEER_PULLS && peer->way != WEFT_WAY_PIPE, status = WEFT_UNSUPPORTED;
-    if (!is_pulled || (op->window && op->window->trial.stages))
-        status = peer->ops->pipe_open(peer->link, inflight->sources[0], inflight->length,
-                                      inflight->slice_bytes, &inflight->token, &inflight->pipe_index);
-    /* Memory of weft_mem_alloc() is neither: there is no pipe for it. */
-    if ((status == WEFT_OK || status == WEFT_AGAIN) && is_staged(op, inflight, peer, flags)) {
-        if (status == WEFT_OK)
-            peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
+    if (is_staged(op, inflight, peer, flags))
         return WEFT_UNSUPPORTED;
-    }
-    if (status == WEFT_OK && !is_pulled) {
-        inflight->have_token = inflight->piped = 1;
-        inflight->piped_bytes = 0;
-        return WEFT_OK;
-    }
-    if (status == WEFT_OK) /* nothing is in it */
-        peer->ops->pipe_close(peer->link, inflight->pipe_index, 1);
-    status = peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
+    int status =
+        peer->ops->expose(peer->link, NULL, inflight->sources[0], inflight->length, &inflight->token);
     inflight->have_token = status == WEFT_OK;
     if (status == WEFT_OK && inflight->slices == 1) /* which is there: an offer waits for the first */
         peer->ops->expose_whole(peer->link, &inflight->token);
@@ -124,29 +109,32 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
     int status = peer->ops->link_flags(peer->link, &flags);
     if (status != WEFT_OK)
         return status;
-    int is_meant = peer->stage_only || op->device || inflight->is_chosen;
+    if (inflight->took_ns)
+        inflight->offered_ns = weft_clock_ns();
+    int is_meant = peer->stage_only || op->device || inflight->stage_buffer; /* it has been decided */
     status = is_meant ? WEFT_UNSUPPORTED : offer_memory(op, inflight, peer, flags);
     if (status != WEFT_UNSUPPORTED)
         return status;
     is_meant |= inflight->is_chosen;
     if (!is_meant)
         snprintf(why, sizeof why, "%s", weft_error_detail());
+    if (op->window && !op->device) /* not in place, whatever the call is to show */
+        op->window->trial.has_staged = 1;
     if (!(flags & (op->device ? WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS : WEFT_LINK_PEER_MAPS)))
         return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",
                          inflight->rank);
     size_t size = WEFT_STAGES * inflight->slice_bytes;
-    if (!inflight->stage_buffer) /* else this is tried again: the peer's socket was full */
+    if (!inflight->stage_buffer) /* else it was measured to be faster, or the peer's socket was full */
         inflight->stage_buffer = weft_stage_get(op, peer->transport, size);
     if (!inflight->stage_buffer)
         return weft_stage_missing("staging", size, inflight->rank);
     status = peer->ops->expose(peer->link, NULL, inflight->stage_buffer, size, &inflight->token);
     inflight->staging = 1;
     inflight->have_token = status == WEFT_OK;
-    if (status == WEFT_OK && !is_meant) { /* bytes_staged counts it in a moment */
-        weft_log_once(WEFT_LOG_WARN, "large messages to rank %u are staged where no pipe is free: %s",
-                      inflight->rank, why);
+    if (status == WEFT_OK && !is_meant) /* bytes_staged counts it in a moment */
+        weft_log_once(WEFT_LOG_WARN, "large messages to rank %u are staged: %s", inflight->rank, why);
+    if (!is_meant)
         weft_error_clear(); /* nothing has failed */
-    }
     return status;
 }
 
@@ -164,35 +152,6 @@ static uint32_t stage_slices(struct weft_exec_op *op, struct weft_inflight *infl
     return inflight->staged;
 }
 
-/* Passes bytes into the pipe as far as it takes them, and lowers *ready to the whole slices that are
- * through. */
-static int put_slices(struct weft_exec_op *op, struct weft_inflight *inflight,
-                      const struct weft_exec_peer *peer, uint32_t *ready)
-{
-    size_t end = weft_slices_bytes(inflight, *ready), taken = 0;
-    int more = end - inflight->piped_bytes > inflight->slice_bytes;
-    if (more)
-        end = inflight->piped_bytes +
-              inflight->slice_bytes; /* the kernel locks out the reader for as long as this takes */
-    if (inflight->piped_bytes < end) {
-        int status = peer->ops->pipe_put(peer->link, inflight->pipe_index,
-                                         inflight->sources[0] + inflight->piped_bytes,
-                                         end - inflight->piped_bytes, &taken);
-        if (status != WEFT_OK && status != WEFT_AGAIN)
-            return status;
-        inflight->piped_bytes += taken;
-    }
-    if (more && inflight->piped_bytes == end)
-        weft_inflight_again(op, inflight);
-    /* Full: the next TAKEN says that there is room. Trying again and again would only get in the reader's way. */
-    if (inflight->piped_bytes < end &&
-        inflight->reported == weft_slices_within(inflight, inflight->piped_bytes) &&
-        inflight->reported == weft_slices_within(inflight, inflight->done))
-        weft_inflight_block(op, inflight);
-    *ready = weft_slices_within(inflight, inflight->piped_bytes);
-    return WEFT_OK;
-}
-
 static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t ready)
 {
     if (ready == inflight->reported)
@@ -205,18 +164,15 @@ static int advance_read(struct weft_exec_op *op, struct weft_inflight *inflight,
         if (status != WEFT_OK)
             return status == WEFT_AGAIN ? WEFT_OK : status;
     }
-    int status = WEFT_OK;
     if (inflight->staging && !op->device)
         ready = stage_slices(op, inflight, ready);
-    else if (inflight->piped)
-        status = put_slices(op, inflight, peer, &ready);
-    if (status != WEFT_OK || ready == inflight->reported)
-        return status;
+    if (ready == inflight->reported)
+        return WEFT_OK;
     struct weft_wire_offer offer = {inflight->token, inflight->length};
-    uint32_t flags = inflight->staging ? WEFT_WIRE_STAGED : inflight->piped ? WEFT_WIRE_PIPED : 0;
-    status = inflight->reported == 0
-                 ? weft_inflight_send(op, inflight, WEFT_WIRE_OFFER, flags, ready, &offer, sizeof offer)
-                 : weft_inflight_send(op, inflight, WEFT_WIRE_READY, 0, ready, NULL, 0);
+    uint32_t flags = inflight->staging ? WEFT_WIRE_STAGED : 0;
+    int status = inflight->reported == 0
+                     ? weft_inflight_send(op, inflight, WEFT_WIRE_OFFER, flags, ready, &offer, sizeof offer)
+                     : weft_inflight_send(op, inflight, WEFT_WIRE_READY, 0, ready, NULL, 0);
     if (status == WEFT_AGAIN) {
         weft_inflight_block(op, inflight);
         return WEFT_OK;
@@ -347,9 +303,9 @@ int weft_send_refused(struct weft_exec_op *op, struct weft_inflight *inflight)
 
 void weft_send_taken(struct weft_exec_op *op, struct weft_inflight *inflight, uint32_t slices)
 {
-    if (inflight->staging || inflight->piped)
+    if (inflight->staging)
         weft_inflight_again(op, inflight);
-    if (inflight->took_ns && slices == inflight->slices && !inflight->staging)
+    if (inflight->took_ns && slices == inflight->slices)
         *inflight->took_ns = weft_clock_ns() - inflight->offered_ns;
     set_done(op, inflight, weft_slices_bytes(inflight, slices));
 }

@@ -7,8 +7,8 @@
  *   EAGER    payload: slice `slice` of the message, `size` bytes, to be copied or reduced by the receiver.
  *   OFFER    struct weft_wire_offer: the whole message lies at the sender, slices [0, slice) can be read.
  *            With the flag STAGED the token is a ring of WEFT_STAGES slices, and every slice is TAKEN on its
- *            own; with PIPED it comes through a pipe that holds little: likewise. With DEVICE: struct
- *            weft_wire_device_offer, the message lies in a device's memory (comm/exec/device/direct.c).
+ *            own. With DEVICE: struct weft_wire_device_offer, the message lies in a device's memory
+ *            (comm/exec/device/direct.c).
  *   READY    nothing: slices [0, slice) are ready now.
  *   TAKEN    nothing: the receiver has consumed slices [0, slice) of its own RECV; goes back to the sender. Of EAGER
  *            messages only the long ones are answered so. Where the announcement has offered the message it is a sign of life.
@@ -75,7 +75,6 @@ enum weft_wire_kind {
 
 enum weft_wire_flags {
     WEFT_WIRE_STAGED = 1,
-    WEFT_WIRE_PIPED = 2,
     WEFT_WIRE_TRANSFER = 4,
     WEFT_WIRE_INTERNAL = 8,
     WEFT_WIRE_DEVICE = 16

@@ -90,6 +90,7 @@ static int construct(struct weft_comm *comm)
                   .buffer_put = weft_memory_buffer_put,
                   .region_get = weft_memory_region_get,
                   .region_put = weft_memory_region_put,
+                  .is_shared = weft_memory_is_shared,
                   .listen = weft_progress_listen,
                   .shares = weft_where_shares},
     };

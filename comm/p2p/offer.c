@@ -27,7 +27,7 @@ void weft_p2p_offer(struct weft_p2p *p2p, const struct weft_exec_peer *link, str
     request->is_decided = 1;
     int is_mapped =
         flags & WEFT_LINK_PEER_MAPS && weft_memory_is_shared(context, request->memory, request->bytes);
-    if (!is_mapped && (!(flags & WEFT_LINK_PEER_PULLS) || link->way == WEFT_WAY_PIPE))
+    if (!is_mapped && !(flags & WEFT_LINK_PEER_PULLS))
         return;
     if (context->p2p.offers >= OFFERS_MAX)
         return;

@@ -8,7 +8,7 @@
  *             payload and WEFT_P2P_COST), which comes back with ROOM once the messages have been received.
  *   ANNOUNCE  anything longer, and anything for which the credit does not suffice: tag, length, and the sender's id.
  *             When a receive takes it the receiver answers MATCHED with its own id, and both ends run a transfer of the
- *             executor (comm/exec/exec.h). So a message that nobody has asked for holds no pipe, receive buffer or staging.
+ *             executor (comm/exec/exec.h). So a message that nobody has asked for holds no receive buffer or staging.
  *             MATCHED without an id says that nothing is to be moved: the message is empty, or longer than what the
  *             receiver has room for, which is the receiver's failure alone; or the announcement has offered the sender's memory, and the
  *             receiver has read it (comm/p2p/offer.c).

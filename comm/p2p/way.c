@@ -33,9 +33,9 @@ static const char *say_measured(const struct words *words, const char *const nam
 static const char *ordinary(const struct weft_exec_peer *link, uint32_t flags, const struct words *words)
 {
     if (!(flags & WEFT_LINK_PEER_PULLS))
-        return say(words, "pipe", "the rank cannot read this process's memory by itself");
+        return say(words, "staged", "the rank cannot read this process's memory");
     if (link->way != WEFT_WAY_AUTO)
-        return say(words, link->way == WEFT_WAY_PIPE ? "pipe" : "pulled", "WEFT_WAY_SHM says so");
+        return say(words, "pulled", "WEFT_WAY_SHM says so");
     return say(words, "pulled", "the rank reads this process's memory, or is fed: as it finds faster");
 }
 

@@ -216,8 +216,9 @@ void weft_memory_region_put(void *arg, uint32_t transport, struct weft_region *r
         region_end(context, transport, region);
 }
 
-int weft_memory_is_shared(struct weft_context *context, const void *memory, size_t size)
+int weft_memory_is_shared(void *arg, const void *memory, size_t size)
 {
+    struct weft_context *context = arg;
     const struct weft_memory *known = find_covering(context, memory, size);
     return known && known->owner && known->owner == context->transports[WEFT_SHM].instance;
 }

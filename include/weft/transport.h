@@ -8,7 +8,7 @@
  *   puts      long payload written straight into a receive buffer: memory that the receiver has prepared, and whose
  *             token it has handed over in a message: advertise() -> token -> put() -> PUT_DONE here, FILLED there.
  *   reads     long payload read by the receiver straight from the sender's memory, whose token was handed
- *             over in a message: expose() or pipe_open() -> token -> map() or pull().
+ *             over in a message: expose() -> token -> map() or pull().
  * A transport offers puts or reads or both (caps.flags); the executor chooses. Links may be made by out-of-band
  * messages, short ones outside of links that the context carries (oob_send() in the params, oob_receive()). Who sends tokens and
  * acknowledgements is the executor's business, not the transport's.
@@ -267,18 +267,6 @@ struct weft_transport_ops {
 
     /* WEFT_LINK_* of an established link; WEFT_AGAIN while it is coming up. */
     int (*link_flags)(struct weft_link *link, uint32_t *flags);
-
-    /* Pipe lending: a faster way to let link's peer read memory that it cannot map. pipe_open() makes a token for
-     * a message of size bytes that goes in slices of slice_bytes (a whole slice fits); WEFT_UNSUPPORTED
-     * where this is no way for this memory, WEFT_AGAIN when no pipe is free (expose() then). pipe_put() passes
-     * on references to bytes in order, *taken of them (WEFT_AGAIN: none now); they must not change until the peer has read
-     * them. The peer pulls them in order, each once; its offset is ignored. pipe_close() ends it; taken says
-     * that the peer has read everything that pipe_put() has taken. */
-    int (*pipe_open)(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *pipe_index);
-    int (*pipe_put)(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
-                    size_t *taken);
-    void (*pipe_close)(struct weft_link *link, uint32_t pipe_index, int taken);
 
     /* Whether something that was sent or put still needs poll() to get on its way, or a peer may be waiting
      * for an answer that only poll() gives, or poll() has something to give back: 1 or 0. */

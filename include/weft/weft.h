@@ -528,12 +528,12 @@ typedef struct weft_comm_stats {
     uint64_t cache_hits;         /* regions of memory that the context had kept from an earlier operation */
     uint64_t cache_misses;       /* and those that it has had to make, and kept; device memory's as well */
     uint64_t device_collectives; /* collectives that devices ran as one kernel each */
-    uint64_t bytes_mapped, bytes_piped, bytes_pulled; /* of bytes_direct: how it came from this host */
-    uint64_t bytes_offered, bytes_helped, bytes_fed;  /* of those pulled: owners could write, did, fed */
+    uint64_t bytes_mapped, bytes_pulled;             /* of bytes_direct: how it came from this host */
+    uint64_t bytes_offered, bytes_helped, bytes_fed; /* of those pulled: owners could write, did, fed */
 } weft_comm_stats;
 #define WEFT_COMM_STATS_INIT                                                                                 \
     {                                                                                                        \
-        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0               \
+        sizeof(weft_comm_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
     }
 int weft_comm_get_stats(const weft_comm *comm, weft_comm_stats *stats);
 

@@ -264,8 +264,7 @@ TABLES = {
         "ranks": 2,
         "make": lambda build, folder, cpus: [
             weft(build, 2, name, {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **settings})
-            for name, settings in (("weft-free", {}), ("fixed-pipe", {"WEFT_WAY_SHM": "pipe"}),
-                                   ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-fed", {"WEFT_WAY_SHM": "fed"}),
+            for name, settings in (("weft-free", {}), ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-fed", {"WEFT_WAY_SHM": "fed"}),
                                    ("fixed-staged", {"WEFT_DIRECT": "0"}))],
     },
     "over": {

@@ -25,7 +25,7 @@ tells?|told|telling -> acknowledge, announce, say
 flights? -> step in flight
 gates? -> stream wait
 (a|the) holds?|holds of streams -> stream wait
-conduits?|lend(s|ing)?|lent -> pipe lending
+conduits?|lend(s|ing)?|lent -> sharing, borrowed mapping
 loans? -> borrowed mapping
 graves?|bur(y|ies|ied)|mourn(s|ed|ing)?|undead -> deferred destroy
 device('s|s')? programs?|programs? (of|for|on) (a |the |this |each )?(device|kind)s? -> device kernel, device collective
@@ -72,7 +72,7 @@ prose() { # FILE...
     c && !comment && /^ *# *include/ { next }
     c { rest = $0; out = ""; while (take()); say(out); next }
     hash { if (match($0, /(^|[ \t])#.*/)) say(substr($0, RSTART)); next }
-    { gsub(/`[^`]*`/, ""); say($0) }' "$@" | awk '{ gsub(/in flight/, "in-flight"); gsub(/pipe lending/, "pipe-lending") }
+    { gsub(/`[^`]*`/, ""); say($0) }' "$@" | awk '{ gsub(/in flight/, "in-flight"); }
         before ~ / in ?$/ { sub(/: ?flight/, ":in-flight") }
         { before = $0; print }'
 }

@@ -56,8 +56,6 @@
     X(FAULT_PIPE2, "pipe2", EMFILE, ENFILE)                                                                  \
     X(FAULT_POLL, "poll", ENOMEM, EINTR)                                                                     \
     X(FAULT_PREAD, "pread", EIO, EINTR)                                                                      \
-    X(FAULT_PREADV2, "preadv2", EOPNOTSUPP, EIO, EINTR)                                                      \
-    X(FAULT_READV, "readv", EINTR)                                                                           \
     X(FAULT_PROCESS_VM_READV, "process_vm_readv", EPERM, ENOMEM, FAULT_SHORT)                                \
     X(FAULT_PROCESS_VM_WRITEV, "process_vm_writev", EPERM, ENOMEM, FAULT_SHORT)                              \
     X(FAULT_PTHREAD_ATFORK, "pthread_atfork", ENOMEM)                                                        \
@@ -90,7 +88,6 @@
     X(FAULT_TSEARCH, "tsearch", ENOMEM)                                                                      \
     X(FAULT_UNLINK, "unlink", ENOENT)                                                                        \
     X(FAULT_USLEEP, "usleep", EINTR)                                                                         \
-    X(FAULT_VMSPLICE, "vmsplice", ENOMEM, FAULT_STORM)                                                       \
     X(FAULT_WRITE, "write", ENOSPC, FAULT_SHORT, FAULT_STORM, EINTR)                                         \
     X(FAULT_YAML_PARSER_INITIALIZE, "yaml_parser_initialize", ENOMEM)                                        \
     X(FAULT_YAML_PARSER_PARSE, "yaml_parser_parse", ENOMEM)

@@ -53,9 +53,6 @@ int fault_renameat2(int from_folder, const char *from, int to_folder, const char
 int fault_link(const char *from, const char *to);
 int fault_unlink(const char *path);
 int fault_pipe2(int ends[2], int flags);
-ssize_t fault_readv(int fd, const struct iovec *parts, int count);
-ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags);
-ssize_t fault_vmsplice(int fd, const struct iovec *parts, size_t count, unsigned flags);
 int fault_eventfd(unsigned count, int flags);
 int fault_timerfd_create(int clock, int flags);
 int fault_epoll_create1(int flags);

@@ -149,21 +149,6 @@ int fault_pipe2(int ends[2], int flags)
     return 0;
 }
 
-ssize_t fault_readv(int fd, const struct iovec *parts, int count)
-{
-    return fault_hit(FAULT_READV) ? -1 : readv(fd, parts, count);
-}
-
-ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
-{
-    return fault_hit(FAULT_PREADV2) ? -1 : preadv2(fd, parts, count, offset, flags);
-}
-
-ssize_t fault_vmsplice(int fd, const struct iovec *parts, size_t count, unsigned flags)
-{
-    return fault_hit(FAULT_VMSPLICE) ? -1 : vmsplice(fd, parts, count, flags);
-}
-
 int fault_eventfd(unsigned count, int flags)
 {
     return fault_hit(FAULT_EVENTFD) ? -1 : fault_fd_add(eventfd(count, flags));

@@ -21,13 +21,6 @@ static int link_flags(struct weft_link *link, uint32_t *flags)
     return WEFT_OK;
 }
 
-static int pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                     struct weft_token *token, uint32_t *pipe_index)
-{
-    (void)link, (void)memory, (void)size, (void)slice_bytes, (void)token, (void)pipe_index;
-    return WEFT_UNSUPPORTED;
-}
-
 static int expose(struct weft_link *link, struct weft_region *region, const void *memory, size_t size,
                   struct weft_token *token)
 {
@@ -133,7 +126,6 @@ static void region_put(void *arg, uint32_t transport, struct weft_region *region
 }
 
 static const struct weft_transport_ops elsewhere_ops = {.link_flags = link_flags,
-                                                        .pipe_open = pipe_open,
                                                         .expose = expose,
                                                         .expose_whole = expose_whole,
                                                         .pull = pull,

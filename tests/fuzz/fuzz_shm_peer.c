@@ -369,7 +369,7 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
     if (variant & 4)
         inside.segment = segment;
     if (variant & 8)
-        inside.kind = variant & 16 ? SHM_TOKEN_SEGMENT : SHM_TOKEN_PIPE;
+        inside.kind = variant & 16 ? SHM_TOKEN_SEGMENT : SHM_TOKEN_ADDRESS;
     memcpy(&token, &inside, sizeof inside);
     size_t wanted = variant & 64 ? 8192 : variant & 128 ? 0 : inside.size;
     if (ops.map(to_friend, &token, wanted, &mapped) == WEFT_OK) {

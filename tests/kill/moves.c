@@ -70,24 +70,6 @@ static int move_pull(struct weft_link *link, const struct weft_token *token, uin
     return status;
 }
 
-static int move_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                          struct weft_token *token, uint32_t *pipe_index)
-{
-    kill_at_move(0);
-    int status = real.pipe_open(link, memory, size, slice_bytes, token, pipe_index);
-    kill_at_move(1);
-    return status;
-}
-
-static int move_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size,
-                         size_t *taken)
-{
-    kill_at_move(0);
-    int status = real.pipe_put(link, pipe_index, memory, size, taken);
-    kill_at_move(1);
-    return status;
-}
-
 static int move_notify(struct weft_link *link)
 {
     kill_at_notify();
@@ -123,8 +105,6 @@ int __wrap_weft_transport_complete(const struct weft_transport_ops *partial,
     complete->expose = move_expose;
     complete->map = move_map;
     complete->pull = move_pull;
-    complete->pipe_open = move_pipe_open;
-    complete->pipe_put = move_pipe_put;
     complete->notify = move_notify;
     complete->poll = move_poll;
     return status;

@@ -36,17 +36,13 @@ static int due(enum kill_kind kind)
 /* Dying behind a call is dying before the next one. Calls that only wait are left out: how often they are made is chance. */
 static void at_call(enum fault_call call)
 {
-    static const enum fault_call counted[] = {FAULT_SOCKET,        FAULT_BIND,
-                                              FAULT_LISTEN,        FAULT_CONNECT,
-                                              FAULT_ACCEPT4,       FAULT_GETSOCKOPT,
-                                              FAULT_SEND,          FAULT_RECV,
-                                              FAULT_SENDMSG,       FAULT_RECVMSG,
-                                              FAULT_READ,          FAULT_WRITE,
-                                              FAULT_CLOSE,         FAULT_PIPE2,
-                                              FAULT_EVENTFD,       FAULT_EPOLL_CREATE1,
-                                              FAULT_EPOLL_CTL,     FAULT_VMSPLICE,
-                                              FAULT_MMAP,          FAULT_MEMFD_CREATE,
-                                              FAULT_FTRUNCATE,     FAULT_PROCESS_VM_READV,
+    static const enum fault_call counted[] = {FAULT_SOCKET,        FAULT_BIND,      FAULT_LISTEN,
+                                              FAULT_CONNECT,       FAULT_ACCEPT4,   FAULT_GETSOCKOPT,
+                                              FAULT_SEND,          FAULT_RECV,      FAULT_SENDMSG,
+                                              FAULT_RECVMSG,       FAULT_READ,      FAULT_WRITE,
+                                              FAULT_CLOSE,         FAULT_PIPE2,     FAULT_EVENTFD,
+                                              FAULT_EPOLL_CREATE1, FAULT_EPOLL_CTL, FAULT_MMAP,
+                                              FAULT_MEMFD_CREATE,  FAULT_FTRUNCATE, FAULT_PROCESS_VM_READV,
                                               FAULT_PTHREAD_CREATE};
     int now = atomic_load_explicit(&stage, memory_order_relaxed), counts = 0;
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)

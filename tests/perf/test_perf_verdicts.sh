@@ -50,7 +50,7 @@ import contextlib, io, verdict
 def rows(size, **times):
     return [{"entry": name.replace("_", "-"), "size_bytes": size, "time_us": time, "fastest_us": 1.0} for name, time in times.items()]
 def table(name, *free):
-    return {"operation": "allreduce", "name": name, "rows": sum((rows(1 << i, weft_free=time, fixed_pipe=12.0, fixed_pull=10.0, fixed_staged=20.0)
+    return {"operation": "allreduce", "name": name, "rows": sum((rows(1 << i, weft_free=time, fixed_fed=12.0, fixed_pull=10.0, fixed_staged=20.0)
                                                                   for i, time in enumerate(free)), [])}
 def judged(*free):
     return [target["result"] for target in verdict.judge([table("ways", *free)], str, "median")]

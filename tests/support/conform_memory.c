@@ -87,67 +87,6 @@ static void ordinary_memory_is_pulled(void **state)
     conform_close(&pair.world);
 }
 
-/* Passes a whole buffer in whatever pieces the pipe takes; the peer pulls it in order in pieces of its own.
- */
-static void pipe_through(struct pair *pair, const uint8_t *source, size_t size,
-                         const struct weft_token *token, uint32_t pipe_index)
-{
-    size_t piped = 0, pulled = 0;
-    uint8_t *copy = malloc(size);
-    assert_non_null(copy);
-    while (pulled < size) {
-        size_t taken = 0;
-        int status = piped < size
-                         ? pair->a->ops.pipe_put(pair->ab, pipe_index, source + piped, size - piped, &taken)
-                         : 0;
-        assert_true(status == 0 || status == WEFT_AGAIN);
-        piped += taken;
-        size_t part = piped - pulled < 100001 ? piped - pulled : 100001;
-        assert_int_equal(pair->b->ops.pull(pair->ba, token, pulled, copy + pulled, part, 0), 0);
-        pulled += part;
-    }
-    assert_memory_equal(copy, source, size);
-    assert_true(pair->b->ops.pull(pair->ba, token, pulled, copy, 1, 0) < 0);
-    free(copy);
-}
-
-static void ordinary_memory_is_piped(void **state)
-{
-    struct pair pair;
-    pair_open(&pair, state);
-    size_t size = 5 * 1024 * 1024 + 17;
-    uint8_t *source = malloc(size + 1);
-    assert_non_null(source);
-    for (uint32_t round = 0; round < 3; round++) {
-        struct weft_token tokens[16];
-        uint32_t pipe_indexes[16], open = 0;
-        conform_fill(source, size, round);
-        int status = WEFT_OK;
-        while (open < 16 && (status = pair.a->ops.pipe_open(pair.ab, source + 1, size - 1, 100000,
-                                                            &tokens[open], &pipe_indexes[open])) == WEFT_OK)
-            open++;
-        if (open == 0) {
-            assert_int_equal(status, WEFT_UNSUPPORTED);
-            break;
-        }
-        if (open < 16)
-            assert_int_equal(status, WEFT_AGAIN);
-        for (uint32_t i = 0; i < open; i++) {
-            struct weft_token token = tokens[i];
-            pass_token(&pair, &token);
-            const void *mapped = NULL;
-            assert_int_equal(pair.b->ops.map(pair.ba, &token, size - 1, &mapped), WEFT_UNSUPPORTED);
-            if (i + 1 < open)
-                pipe_through(&pair, source + 1, size - 1, &token, pipe_indexes[i]);
-            else /* breaks off: this pipe is never used again */
-                pair.a->ops.pipe_put(pair.ab, pipe_indexes[i], source, 5000, &(size_t){0});
-            pair.a->ops.pipe_close(pair.ab, pipe_indexes[i], i + 1 < open);
-        }
-    }
-    free(source);
-    conform_close(&pair.world);
-}
-
 static void allocated_memory_is_mapped(void **state)
 {
     struct pair pair;
@@ -332,29 +271,6 @@ static void memory_is_taken_back(void **state)
     conform_close(&pair.world);
 }
 
-/* What is in the pipe and was not read goes back, too: the peer gets none of it. */
-static void piped_memory_is_taken_back(void **state)
-{
-    struct pair pair;
-    static uint8_t memory[300000];
-    uint8_t copy[1000];
-    struct weft_token token;
-    uint32_t pipe_index;
-    size_t taken = 0;
-    pair_open(&pair, state);
-    int status = pair.a->ops.pipe_open(pair.ab, memory, sizeof memory, 65536, &token, &pipe_index);
-    if (status != WEFT_UNSUPPORTED) {
-        assert_int_equal(status, 0);
-        assert_int_equal(pair.a->ops.pipe_put(pair.ab, pipe_index, memory, 65536, &taken), 0);
-        pass_token(&pair, &token);
-        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 0, copy, 500, 0), 0);
-        pair.a->ops.pipe_close(pair.ab, pipe_index, 0);
-        memset(memory, 0x77, sizeof memory);
-        assert_int_equal(pair.b->ops.pull(pair.ba, &token, 500, copy, 500, 0), WEFT_PEER_FAILED);
-    }
-    conform_close(&pair.world);
-}
-
 /* While the peer reads it: what it gets is whole, or nothing. */
 #define SLICES      3
 #define SLICE_BYTES (256u << 10)
@@ -381,7 +297,7 @@ static void *read_slices(void *arg)
     return NULL;
 }
 
-static void pipes_are_taken_back_under_a_reader(void **state)
+static void memory_is_taken_back_under_a_reader(void **state)
 {
     enum { ROUNDS = 300 };
     static uint8_t memory[SLICES * SLICE_BYTES];
@@ -389,28 +305,22 @@ static void pipes_are_taken_back_under_a_reader(void **state)
     struct pair pair;
     struct weft_token token;
     pthread_t reader;
-    uint32_t pipe_index;
-    size_t taken = 0;
     pair_open(&pair, state);
     slices = (struct slices){.pair = &pair, .token = &token};
     pthread_barrier_init(&slices.begin, NULL, 2);
     for (int round = 0; round < ROUNDS; round++) {
-        int status = pair.a->ops.pipe_open(pair.ab, memory, sizeof memory, SLICE_BYTES, &token, &pipe_index);
+        for (size_t i = 0; i < SLICES; i++)
+            memset(memory + i * SLICE_BYTES, (int)i + 1, SLICE_BYTES);
+        int status = pair.a->ops.expose(pair.ab, NULL, memory, sizeof memory, &token);
         if (status == WEFT_UNSUPPORTED)
             break;
         assert_int_equal(status, 0);
-        for (size_t i = 0; i < SLICES; i++) {
-            memset(memory + i * SLICE_BYTES, (int)i + 1, SLICE_BYTES);
-            assert_int_equal(
-                pair.a->ops.pipe_put(pair.ab, pipe_index, memory + i * SLICE_BYTES, SLICE_BYTES, &taken), 0);
-            assert_int_equal(taken, SLICE_BYTES);
-        }
         pass_token(&pair, &token);
         assert_int_equal(pthread_create(&reader, NULL, read_slices, &slices), 0);
         pthread_barrier_wait(&slices.begin);
         for (int k = round % 64 * 20; k > 0; k--) /* now sooner, now later in what it reads */
             __asm__ volatile("" ::: "memory");
-        pair.a->ops.pipe_close(pair.ab, pipe_index, 0);
+        pair.a->ops.unexpose(pair.ab, &token, 0);
         memset(memory, 0x77, sizeof memory);
         pthread_join(reader, NULL);
         assert_int_equal(slices.wrong, 0);
@@ -482,14 +392,13 @@ size_t conform_memory_tests(const struct conform_backend *backend, struct CMUnit
 {
     const struct CMUnitTest any[] = {cmocka_unit_test(absent_operations_are_callable)};
     const struct CMUnitTest reads[] = {
-        cmocka_unit_test(ordinary_memory_is_pulled),      cmocka_unit_test(ordinary_memory_is_piped),
-        cmocka_unit_test(allocated_memory_is_mapped),     cmocka_unit_test(allocations_come_and_go),
-        cmocka_unit_test(no_more_is_mapped_than_exposed), cmocka_unit_test(garbage_tokens_are_refused),
+        cmocka_unit_test(ordinary_memory_is_pulled),  cmocka_unit_test(allocated_memory_is_mapped),
+        cmocka_unit_test(allocations_come_and_go),    cmocka_unit_test(no_more_is_mapped_than_exposed),
+        cmocka_unit_test(garbage_tokens_are_refused),
     };
     const struct CMUnitTest segments[] = {cmocka_unit_test(freed_memory_is_not_mapped_again)};
     const struct CMUnitTest back[] = {cmocka_unit_test(memory_is_taken_back),
-                                      cmocka_unit_test(piped_memory_is_taken_back),
-                                      cmocka_unit_test(pipes_are_taken_back_under_a_reader)};
+                                      cmocka_unit_test(memory_is_taken_back_under_a_reader)};
     size_t used = conform_append(tests, capacity, any, 1);
     if (backend->offers & WEFT_CAP_READ)
         used += conform_append(tests + used, capacity - used, reads, sizeof reads / sizeof reads[0]);

@@ -44,7 +44,7 @@ static int large_body(int rank, int ranks, void *arg)
     return 0;
 }
 
-/* Slices larger than a pipe holds, and the smallest ones. */
+/* Large slices, and the smallest ones. */
 static void test_shm_slices(void **state)
 {
     (void)state;

@@ -125,7 +125,7 @@ static void test_idle(void **state)
     assert_in_range(most.second_kb, 1, MOST_KB - 1);
 }
 
-/* What a rank holds beside its communicator's beginning when it has moved large messages in collectives and to all others: rings, pipes,
+/* What a rank holds beside its communicator's beginning when it has moved large messages in collectives and to all others: rings,
  * staging, what is known of the peers. */
 static int busy_body(int rank, int ranks, void *arg)
 {

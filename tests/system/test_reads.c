@@ -129,7 +129,7 @@ static int streamed_body(int rank, int ranks, void *arg)
     }
     pattern_fill(send, bytes, rank);
     CHECK_OK(weft_barrier(job.comm, NULL));
-    test_clock_slow(1000); /* or a rank that is put aside is not waited for, and the kernel reads */
+    test_clock_slow(300000); /* or a rank that is put aside is not waited for, and the kernel reads */
     CHECK_OK(move(&job, rank, moved, send, recv));
     test_clock_slow(1);
     if (moved->call == ALLTOALL)

@@ -40,8 +40,8 @@
 #define LATER_MS   600000
 #define HURRY      50
 
-enum way { MAPPED, PIPED, PULLED, STAGED, WAYS };
-static const char *const way_names[] = {"mapped", "piped", "pulled", "staged"};
+enum way { MAPPED, PULLED, STAGED, WAYS };
+static const char *const way_names[] = {"mapped", "pulled", "staged"};
 
 /* Shared by the ranks. */
 struct scene {
@@ -161,15 +161,6 @@ static int call(struct scene *scene, struct job *job, int rank, const float *inp
     return status;
 }
 
-/* Without descriptors no pipe can be had, so that ordinary memory is read by process_vm_readv(). */
-static void limit_descriptors(rlim_t soft)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static int leaver(struct scene *scene, struct job *job, float *input, float *output)
 {
     pthread_t thread;
@@ -207,6 +198,7 @@ static int scene_body(int rank, int ranks, void *arg)
     (void)ranks;
     if (scene->way == STAGED)
         setenv("WEFT_DIRECT", "0", 1);
+    setenv("WEFT_WAY_SHM", "pull", 1);
     setenv("WEFT_ALGO", "rd", 1); /* rank 1 needs rank 0's input and nothing that comes later */
     CHECK_OK(job_open_within(&job, "shm", NULL, rank == 0 ? TIMEOUT_MS : LATER_MS));
     if (scene->way == MAPPED) {
@@ -221,12 +213,9 @@ static int scene_body(int rank, int ranks, void *arg)
         ((float *)input)[i] = (float)(rank + 1);
     int helpers = rank == 1 ? helper_threads(scene->helper_tid) : 0;
     CHECK(rank == 0 || helpers >= 2);
-    if (scene->way == PULLED)
-        limit_descriptors(3);
     /* Whatever needs the service threads once is done after this. */
     CHECK_OK(weft_allreduce(job.comm, input, output, COUNT / 8, WEFT_FLOAT32, WEFT_SUM, NULL));
     int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, helpers, input);
-    limit_descriptors(1024);
     if (scene->way == MAPPED) {
         CHECK_OK(weft_mem_free(job.context, input));
         CHECK_OK(weft_mem_free(job.context, output));
@@ -282,22 +271,16 @@ static void test_mapped_message(void **state)
     taken_back_in_the_middle(MAPPED, 0, 1);
 }
 
-static void test_piped(void **state)
-{
-    (void)state;
-    taken_back_in_the_middle(PIPED, 0, 0);
-}
-
-static void test_piped_started(void **state)
-{
-    (void)state;
-    taken_back_in_the_middle(PIPED, 1, 0);
-}
-
 static void test_pulled(void **state)
 {
     (void)state;
     taken_back_in_the_middle(PULLED, 0, 0);
+}
+
+static void test_pulled_started(void **state)
+{
+    (void)state;
+    taken_back_in_the_middle(PULLED, 1, 0);
 }
 
 static void test_staged(void **state)
@@ -348,9 +331,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mapped),         cmocka_unit_test(test_mapped_started),
-        cmocka_unit_test(test_mapped_message), cmocka_unit_test(test_piped),
-        cmocka_unit_test(test_piped_started),  cmocka_unit_test(test_pulled),
-        cmocka_unit_test(test_staged),         cmocka_unit_test(test_fast_path),
+        cmocka_unit_test(test_mapped_message), cmocka_unit_test(test_pulled),
+        cmocka_unit_test(test_pulled_started), cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_fast_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
  * If a peer has read anything that was written afterwards, then its look at the cell, which comes later still,
  * finds another generation: a sequence lock without a retry. The same look follows pulls. Since it is taken for
  * every slice before that slice is reduced, copied on or acknowledged, nothing wrong travels to third ranks
- * either. Memory in a pipe needs no cell: an emptied pipe gives nothing (pipe.c).
+ * either.
  *
  * A cell whose message was taken is used again as it is, nobody asks for its token any more. When all are in
  * use, cell 0 serves as many as need be: taking back one of these breaks the others, which is wasteful and safe.

@@ -124,8 +124,6 @@ static void segment_drop(struct shm_channel *channel, uint64_t id)
         if (m->id == id)
             m->freed = 1;
     }
-    if (id)
-        shm_pipe_drop(channel->peer, id);
     shm_attention(channel->transport);
 }
 
@@ -143,8 +141,6 @@ static int frame_take(struct shm_channel *channel)
         status = hello_take(channel, &frame, fds);
     else if (frame.kind == SHM_SEGMENT && up)
         status = segment_take(channel, &frame, fds[0]);
-    else if (frame.kind == SHM_PIPE && up)
-        status = shm_pipe_take(transport, channel->peer, frame.segment, &fds[0]);
     else if (frame.kind == SHM_FREE && up)
         segment_drop(channel, frame.segment);
     else

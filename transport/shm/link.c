@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "transport/shm/shm_private.h"
 
 /* How long, and how often, a link that is thrown out before it is known dials again. */
@@ -63,14 +62,6 @@ static int reply_take(struct weft_link *link, const struct shm_frame *reply, int
     if (transport->direct) {
         link->flags |= reply->flags & SHM_PEER_PULLS ? WEFT_LINK_PEER_PULLS : 0;
         link->probe_errno = reply->probe_errno;
-        if (reply->probe_errno && !transport->said_no_pull && transport->params.log) {
-            transport->said_no_pull = 1; /* no warning: as long as pipes serve nothing is lost */
-            transport->params.log(
-                WEFT_LOG_INFO,
-                "shm: a peer cannot read this process's memory (%s): large messages from "
-                "ordinary memory go through pipes, or through staging memory where none is free",
-                weft_errno_text(reply->probe_errno));
-        }
     }
     atomic_store_explicit(&link->state, SHM_LINK_UP, memory_order_release);
     shm_attention(transport);
@@ -260,7 +251,6 @@ static void link_free(struct weft_link *link)
     if (watched)
         transport->params.unwatch(transport->params.watch_arg, link->fd);
     weft_fd_close(link->fd);
-    shm_pipes_close(link);
     transport->exposures -= link->exposures;
     shm_feed_end(link);
     if (link->wake_fd >= 0)

@@ -112,18 +112,6 @@ static int segment_send(struct weft_link *link, uint32_t index)
     return status;
 }
 
-int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size)
-{
-    uintptr_t start = (uintptr_t)memory;
-    for (uint32_t i = 0; i < transport->segment_count; i++) {
-        const struct shm_segment *segment = &transport->segments[i];
-        uintptr_t base = (uintptr_t)segment->base;
-        if (base && start >= base && start - base <= segment->size && size <= segment->size - (start - base))
-            return 1;
-    }
-    return 0;
-}
-
 /* How peers shall read ordinary memory of this instance. */
 static uint32_t read_flags(const struct weft_transport *transport)
 {
@@ -227,8 +215,7 @@ static int token_read(struct weft_link *link, const struct weft_token *bytes, st
     struct weft_transport *transport = link->transport;
     memcpy(token, bytes, sizeof *token);
     if (token->owner != link->peer->identity.words[1] ||
-        (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS &&
-         token->kind != SHM_TOKEN_PIPE))
+        (token->kind != SHM_TOKEN_SEGMENT && token->kind != SHM_TOKEN_ADDRESS))
         return transport->params.fail(WEFT_PROTOCOL, "shm: not a token of this link's peer");
     *memory = NULL;
     if (token->kind != SHM_TOKEN_SEGMENT)
@@ -278,8 +265,6 @@ int shm_pull(struct weft_link *link, const struct weft_token *bytes, uint64_t of
         memcpy(destination, memory + offset, size);
         return shm_cell_check(link, &token);
     }
-    if (token.kind == SHM_TOKEN_PIPE)
-        return shm_pull_pipe(link, token.segment, destination, size);
     int pid = atomic_load_explicit(&link->peer->pid, memory_order_acquire);
     if (!pid)
         return WEFT_UNSUPPORTED;

@@ -69,7 +69,6 @@ void shm_peer_put(struct weft_transport *transport, struct shm_peer *peer)
         munmap(mapping->base, mapping->size);
         free(mapping);
     }
-    shm_pipe_drop(peer, 0);
     struct shm_control *control = atomic_load_explicit(&peer->control, memory_order_relaxed);
     if (control)
         munmap(control, SHM_CONTROL_BYTES);
@@ -291,9 +290,6 @@ const struct weft_transport_ops weft_shm_ops = {
     .expose = shm_expose,
     .map = shm_map,
     .pull = shm_pull,
-    .pipe_open = shm_pipe_open,
-    .pipe_put = shm_pipe_put,
-    .pipe_close = shm_pipe_close,
     .poll = shm_poll,
     .fds = shm_fds,
     .arm = shm_arm,

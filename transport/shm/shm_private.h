@@ -13,7 +13,6 @@
 #define SHM_PAGE          4096u
 #define SHM_FRAME_FDS     2
 #define SHM_MAP_CACHE     8u
-#define SHM_PIPES         4u
 #define SHM_CONTROL_BYTES (4u * SHM_PAGE)
 #define SHM_CELLS         ((SHM_CONTROL_BYTES - 64u) / 8u)
 
@@ -35,21 +34,6 @@ struct shm_mapping {
     struct shm_mapping *next;
 };
 
-/* A pipe of a peer's, from which its memory is read. */
-struct shm_taken_pipe {
-    uint64_t id;
-    int fd;
-    struct shm_taken_pipe *next;
-};
-
-/* A pipe of this instance's, both ends. */
-struct shm_pipe {
-    uint64_t id; /* 0: none made yet */
-    int read_fd, write_fd;
-    size_t capacity;
-    int used;
-};
-
 /* Everything known about another instance. Guarded by the transport's lock, except pid. Lives while links or
  * channels refer to it. */
 struct shm_peer {
@@ -61,7 +45,6 @@ struct shm_peer {
     _Atomic int pid;     /* by which its memory can be pulled; 0: it cannot */
     struct shm_control *_Atomic control;
     struct shm_mapping *mappings;
-    struct shm_taken_pipe *taken_pipe;
     struct shm_peer *next;
 };
 
@@ -138,7 +121,6 @@ struct weft_link {
     uint64_t offered_bytes, helped_bytes, fed_bytes; /* of what was pulled here, see link_help() */
     uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
-    struct shm_pipe pipes[SHM_PIPES];
     uint32_t count; /* of connect() calls */
     int fd;
     int watched;
@@ -179,10 +161,8 @@ struct weft_transport {
     int light;
     int demotes;
     int event_fd, control_fd, listen_fd, timer_fd;
-    int said_no_pull;
     int helps;                      /* 0: its setting says no, or the kernel */
     uint32_t fed_links;             /* whose blocks have memory */
-    int pipes_tried;                /* 1: pipe lending works, -1: it does not */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
     struct shm_stranger *strangers; /* oldest first; under the lock */
@@ -259,8 +239,6 @@ void shm_expose_whole(struct weft_link *link, struct weft_token *token);
 int shm_map(struct weft_link *link, const struct weft_token *token, size_t size, const void **memory);
 int shm_pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
              size_t size, uint32_t flags);
-/* Whether the memory lies in one segment of alloc(). */
-int shm_segment_covers(const struct weft_transport *transport, const void *memory, size_t size);
 /* Unmaps what its owner has freed. */
 void shm_mappings_sweep(struct weft_transport *transport);
 
@@ -303,17 +281,6 @@ int shm_cell_covers(const struct weft_transport *transport, uint32_t cell, const
 int shm_cell_check(const struct weft_link *link, const struct shm_token *token);
 void shm_unexpose(struct weft_link *link, const struct weft_token *token, int taken);
 int shm_exposed(struct weft_link *link, const struct weft_token *token);
-
-/* pipe.c */
-int shm_pipe_open(struct weft_link *link, const void *memory, size_t size, size_t slice_bytes,
-                  struct weft_token *token, uint32_t *pipe_index);
-int shm_pipe_put(struct weft_link *link, uint32_t pipe_index, const void *memory, size_t size, size_t *taken);
-void shm_pipe_close(struct weft_link *link, uint32_t pipe_index, int taken);
-void shm_pipes_close(struct weft_link *link);
-int shm_pull_pipe(struct weft_link *link, uint64_t id, void *destination, size_t size);
-/* Under the lock: keeps a peer's pipe (*fd becomes -1); forgets one, or all for id 0. */
-int shm_pipe_take(struct weft_transport *transport, struct shm_peer *peer, uint64_t id, int *fd);
-void shm_pipe_drop(struct shm_peer *peer, uint64_t id);
 
 /* wake.c, of a link that is up. Ends this sleep of the peer's: writes to it at most once per sleep and link. */
 void shm_peer_ring(struct weft_link *link, uint32_t sleep);

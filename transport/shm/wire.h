@@ -16,9 +16,7 @@
  *     maps the control pages                <--   REPLY, control page, event descriptor: what the listener can do
  *     SEGMENT, memfd; before the first     -->   keeps it mapped for map() and pull()
  *     token that names it
- *     PIPE, its reading end; before the    -->   reads from it (pipe.c)
- *     first token that names it
- *     FREE: a segment or pipe is no more   -->   forgets it
+ *     FREE: a segment is no more           -->   forgets it
  *     closes the socket                    -->   drains the ring, then unmaps it
  *
  * The first three are messages of fixed size without descriptors (prove.c). An instance's key is in its address, which
@@ -29,7 +27,7 @@
  * version refuses by closing.
  *
  * Token: kind, the random half of the owner's identity, where it is noted whether the owner has taken the memory
- * back, and a segment with offset, an address, or a pipe.
+ * back, and a segment with offset, or an address.
  */
 #ifndef WEFT_TRANSPORT_SHM_WIRE_H
 #define WEFT_TRANSPORT_SHM_WIRE_H
@@ -38,14 +36,13 @@
 
 #include "base/crypto.h"
 
-#define SHM_VERSION         7u
+#define SHM_VERSION         8u
 #define SHM_CHALLENGE_MAGIC 0x63687377u
 #define SHM_NONCE_BYTES     32
 #define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
 #define SHM_FRAME_MAGIC     0x77736866u
 #define SHM_TOKEN_SEGMENT   0x73656731u
 #define SHM_TOKEN_ADDRESS   0x61646431u
-#define SHM_TOKEN_PIPE      0x70697031u
 
 /* How its owner has ordinary memory read: a token of kind ADDRESS has these bits as its segment. */
 #define SHM_TOKEN_NOT_HELPED 1u /* the owner writes no half of it (help.c) */
@@ -89,7 +86,7 @@ struct shm_welcome {
     uint8_t mac[WEFT_MAC_BYTES];
 };
 
-enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE, SHM_PIPE };
+enum shm_frame_kind { SHM_HELLO = 1, SHM_REPLY, SHM_SEGMENT, SHM_FREE };
 
 enum shm_peer_flags {
     SHM_PEER_LIGHT = 1 << 0, /* is registered with membarrier() */
@@ -108,7 +105,7 @@ struct shm_frame {
     uint64_t nonce;             /* HELLO: random; REPLY: the same */
     uint64_t probe_address;     /* HELLO */
     uint64_t key;               /* HELLO: of the ring's stamps */
-    uint64_t segment, size;     /* SEGMENT, FREE, PIPE (its id only) */
+    uint64_t segment, size;     /* SEGMENT, FREE */
 };
 
 struct shm_token {
@@ -116,7 +113,7 @@ struct shm_token {
     uint32_t cell;       /* SEGMENT, ADDRESS: of the owner's control pages (cells.c) */
     uint64_t owner;      /* words[1] of its identity */
     uint64_t generation; /* of the cell */
-    uint64_t segment;    /* SEGMENT, PIPE: id */
+    uint64_t segment;    /* SEGMENT: id */
     uint64_t offset;     /* SEGMENT: where in it; ADDRESS: the address */
     uint64_t size;
 };

@@ -111,7 +111,6 @@ static py::dict stats(c10d::Backend &backend)
     dict["p2p_receives"] = stats.p2p_receives;
     dict["device_collectives"] = stats.device_collectives;
     dict["bytes_mapped"] = stats.bytes_mapped;
-    dict["bytes_piped"] = stats.bytes_piped;
     dict["bytes_pulled"] = stats.bytes_pulled;
     dict["bytes_offered"] = stats.bytes_offered;
     dict["bytes_helped"] = stats.bytes_helped;

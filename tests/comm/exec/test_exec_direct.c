@@ -32,7 +32,6 @@ static enum lie {
     LIE_SHORT,
     LIE_LONG,
     LIE_STAGED,
-    LIE_PIPED,
     LIE_OTHER_PROCESS,
     LIE_FREED,
     LIE_FEWER,
@@ -58,7 +57,7 @@ static void mangle(struct weft_wire_header *header, uint8_t *payload, size_t *si
     }
     if (!(header->flags & WEFT_WIRE_DEVICE))
         return;
-    header->flags |= lie == LIE_STAGED ? WEFT_WIRE_STAGED : lie == LIE_PIPED ? WEFT_WIRE_PIPED : 0;
+    header->flags |= lie == LIE_STAGED ? WEFT_WIRE_STAGED : 0;
     *size = lie == LIE_SHORT ? sizeof(struct weft_wire_offer) : lie == LIE_LONG ? *size + 1 : *size;
     if (lie < LIE_OTHER_PROCESS || lie > LIE_BYTES)
         return;
@@ -181,7 +180,6 @@ static void test_lies(void **state)
         {LIE_SHORT, EXEC_TOGETHER, "rank 0 offered message 0 twice, or with"},
         {LIE_LONG, EXEC_TOGETHER, "rank 0 offered message 0 twice, or with"},
         {LIE_STAGED, EXEC_TOGETHER, "rank 0 offered message 0 twice, or with"},
-        {LIE_PIPED, EXEC_TOGETHER, "rank 0 offered message 0 twice, or with"},
         {LIE_OTHER_PROCESS, EXEC_TOGETHER, "is of another process than its peer"},
         {LIE_FREED, EXEC_TOGETHER, "is freed, or never was there"},
         {LIE_FEWER, EXEC_TOGETHER, "a description names 19999 bytes of device memory: expected 20000"},
