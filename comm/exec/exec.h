@@ -207,9 +207,6 @@ int weft_exec_start(struct weft_exec *exec, const struct weft_exec_request *requ
  * not start or end anything of the executor. */
 typedef void weft_exec_ended(void *arg, int status);
 
-/* Of a message that is pulled, and that nobody waits for piece by piece, so much is one read if slices are shorter. */
-#define WEFT_READ_BYTES (512u << 10)
-
 struct weft_exec_transfer {
     const void *source; /* what is sent, or NULL */
     void *destination;  /* where it is received, or NULL */
@@ -223,6 +220,13 @@ struct weft_exec_transfer {
     weft_exec_ended *ended;
     void *arg;
 };
+
+/* Of a message that is pulled, and that nobody waits for piece by piece, so much is one read: slices, as many as come to 512 KB. */
+static inline uint32_t weft_exec_read_bytes(uint32_t slice_bytes)
+{
+    const uint32_t most = 512u << 10;
+    return slice_bytes < most ? most / slice_bytes * slice_bytes : slice_bytes;
+}
 
 /* Whether a message of so many bytes from this peer is one that a receive may take as offered. */
 static inline int weft_exec_may_take(const struct weft_exec_peer *peer, uint64_t bytes)

@@ -121,9 +121,8 @@ int weft_read_slice(struct weft_exec_op *op, struct weft_inflight *inflight, uin
 static size_t read_end(const struct weft_inflight *inflight, size_t limit)
 {
     uint32_t first = weft_slices_within(inflight, inflight->done), end = inflight->ready, most = 1;
-    if (!inflight->mapped && !inflight->staging && !inflight->dependents &&
-        inflight->slice_bytes < WEFT_READ_BYTES)
-        most = WEFT_READ_BYTES / inflight->slice_bytes;
+    if (!inflight->mapped && !inflight->staging && !inflight->dependents)
+        most = weft_exec_read_bytes((uint32_t)inflight->slice_bytes) / (uint32_t)inflight->slice_bytes;
     if (end > weft_slices_within(inflight, limit))
         end = weft_slices_within(inflight, limit);
     if (end > first + most)

@@ -81,7 +81,6 @@ static int is_staged(struct weft_exec_op *op, struct weft_inflight *inflight,
         inflight->stage_buffer = weft_stage_get(op, peer->transport, WEFT_STAGES * inflight->slice_bytes);
     inflight->is_chosen = inflight->stage_buffer != NULL;
     exec->staged += inflight->is_chosen;
-    op->window->trial.has_staged |= inflight->is_chosen;
     op->window->trial.lacks_staging |= !inflight->is_chosen; /* then nothing is learnt from the call */
     weft_error_clear();                                      /* nothing has failed: it is read in place */
     return inflight->is_chosen;
@@ -118,7 +117,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
     is_meant |= inflight->is_chosen;
     if (!is_meant)
         snprintf(why, sizeof why, "%s", weft_error_detail());
-    if (op->window && !op->device) /* not in place, whatever the call is to show */
+    if (op->window && !op->device) /* chosen or not: nothing is learnt of reading in place */
         op->window->trial.has_staged = 1;
     if (!(flags & (op->device ? WEFT_LINK_PEER_MAPS | WEFT_LINK_PEER_PULLS : WEFT_LINK_PEER_MAPS)))
         return weft_fail(WEFT_TRANSPORT, "rank %u can read neither this rank's memory nor its staging memory",

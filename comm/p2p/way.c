@@ -70,8 +70,7 @@ const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, cha
     if (!weft_exec_link(p2p->options.exec, rank) ||
         weft_exec_connect(p2p->options.exec, rank, &link) != WEFT_OK)
         return say(&words, "-", "there is no link to the rank yet");
-    help.bytes = link->slice_bytes < WEFT_READ_BYTES ? WEFT_READ_BYTES / link->slice_bytes * link->slice_bytes
-                                                     : link->slice_bytes;
+    help.bytes = weft_exec_read_bytes(link->slice_bytes);
     if (help.bytes > bytes)
         help.bytes = bytes;
     if (link->ops->link_help(link->link, &help) != WEFT_OK)

@@ -214,6 +214,24 @@ int job_greet(weft_comm *comm)
     return status;
 }
 
+void *job_memory_get(const struct job *job, size_t bytes, int is_mapped)
+{
+    void *memory;
+    if (!is_mapped)
+        return calloc(1, bytes);
+    if (weft_mem_alloc(job->context, bytes, &memory) != WEFT_OK)
+        return NULL;
+    return memset(memory, 0, bytes);
+}
+
+void job_memory_put(const struct job *job, void *memory, int is_mapped)
+{
+    if (is_mapped)
+        weft_mem_free(job->context, memory);
+    else
+        free(memory);
+}
+
 uint64_t job_fed_bytes(const struct job *job)
 {
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;

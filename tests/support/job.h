@@ -49,6 +49,10 @@ int job_pass_on(weft_comm *comm, void *send, void *recv, size_t count, weft_dtyp
 /* In a body, on every rank: an empty message from each rank to each other one, which connects them. 0 or a status. */
 int job_greet(weft_comm *comm);
 
+/* Memory of zeros, weft_mem_alloc()'s where is_mapped is set; NULL: there is none. */
+void *job_memory_get(const struct job *job, size_t bytes, int is_mapped);
+void job_memory_put(const struct job *job, void *memory, int is_mapped);
+
 /* Bytes that their owners have fed this rank with so far. */
 uint64_t job_fed_bytes(const struct job *job);
 

@@ -33,22 +33,6 @@ static struct scene {
     uint64_t messages[2];
 } * scene;
 
-static void *allocate(const struct job *job, size_t bytes)
-{
-    void *memory = NULL;
-    if (!scene->is_mapped)
-        return malloc(bytes);
-    return weft_mem_alloc(job->context, bytes, &memory) == WEFT_OK ? memory : NULL;
-}
-
-static void release(const struct job *job, void *memory)
-{
-    if (scene->is_mapped)
-        weft_mem_free(job->context, memory);
-    else
-        free(memory);
-}
-
 /* --- the sender is stopped */
 
 static int is_stopped(int pid)
@@ -108,12 +92,12 @@ static int stopped_body(int rank, int ranks, void *arg)
     struct job job;
     (void)ranks, (void)arg;
     CHECK_OK(job_open_within(&job, "shm", NULL, 60000));
-    uint8_t *memory = allocate(&job, BYTES);
+    uint8_t *memory = job_memory_get(&job, BYTES, scene->is_mapped);
     CHECK(memory);
     CHECK_OK(job_greet(job.comm));
     CHECK((rank == 0 ? sender : receiver)(&job, memory) == 0);
     CHECK_OK(weft_barrier(job.comm, NULL));
-    release(&job, memory);
+    job_memory_put(&job, memory, scene->is_mapped);
     CHECK_OK(job_close(&job));
     return 0;
 }
@@ -150,7 +134,7 @@ static int counted_body(int rank, int ranks, void *arg)
     weft_comm_stats before = WEFT_COMM_STATS_INIT, after = WEFT_COMM_STATS_INIT;
     (void)ranks, (void)arg;
     CHECK_OK(job_open(&job, "shm", NULL));
-    uint8_t *memory = allocate(&job, COUNTED);
+    uint8_t *memory = job_memory_get(&job, COUNTED, scene->is_mapped);
     CHECK(memory);
     CHECK_OK(job_greet(job.comm));
     CHECK_OK(weft_barrier(job.comm, NULL));
@@ -167,7 +151,7 @@ static int counted_body(int rank, int ranks, void *arg)
     scene->messages[rank] = after.messages - before.messages;
     if (rank && !scene->is_mapped && !after.bytes_pulled)
         atomic_store(&scene->no_pull, 1);
-    release(&job, memory);
+    job_memory_put(&job, memory, scene->is_mapped);
     CHECK_OK(job_close(&job));
     return 0;
 }
@@ -242,7 +226,7 @@ static int many_body(int rank, int ranks, void *arg)
     struct job job;
     (void)ranks, (void)arg;
     CHECK_OK(job_open(&job, "shm", NULL));
-    uint8_t *memory = allocate(&job, (size_t)MANY * SHORT);
+    uint8_t *memory = job_memory_get(&job, (size_t)MANY * SHORT, scene->is_mapped);
     CHECK(memory);
     CHECK_OK(job_greet(job.comm));
     for (int round = 0; round < 2; round++) {
@@ -254,7 +238,7 @@ static int many_body(int rank, int ranks, void *arg)
         uint64_t messages = after.messages - before.messages, expected = MANY + (MANY - OFFERS);
         CHECK(!scene->is_mapped || (messages >= expected && messages <= expected + BESIDE));
     }
-    release(&job, memory);
+    job_memory_put(&job, memory, scene->is_mapped);
     CHECK_OK(job_close(&job));
     return 0;
 }

@@ -201,12 +201,9 @@ static int body(int rank, int ranks, void *arg)
         given_ns[way] = way == WEFT_STAGING_STAGED ? 500 : 1000; /* where the clock stands all take nothing */
     setenv("WEFT_WAY_SHM", scene->way ? scene->way : rank ? "auto" : "pull", 1);
     CHECK_OK(job_open(&job, "shm", NULL));
-    if (scene->memory == MAPPED) {
-        CHECK_OK(weft_mem_alloc(job.context, bytes, &send));
-        CHECK_OK(weft_mem_alloc(job.context, bytes, &recv));
-    } else {
-        CHECK((send = malloc(bytes)) && (recv = malloc(bytes)));
-    }
+    send = job_memory_get(&job, bytes, scene->memory == MAPPED);
+    recv = job_memory_get(&job, bytes, scene->memory == MAPPED);
+    CHECK(send && recv);
     if (scene->memory == ORDINARY && is_forbidden(&job, send, rank, ranks))
         return job_close(&job) != WEFT_OK;
     for (int number = 0; number < CALLS; number++) {
@@ -235,13 +232,8 @@ static int body(int rank, int ranks, void *arg)
                       : !*description.why);
     CHECK(!strstr(description.why, " ns staged") == !stages);
     CHECK(!strstr(description.why, " ns past the caches") == !(is_measured && streams));
-    if (scene->memory == MAPPED) {
-        CHECK_OK(weft_mem_free(job.context, send));
-        CHECK_OK(weft_mem_free(job.context, recv));
-    } else {
-        free(send);
-        free(recv);
-    }
+    job_memory_put(&job, send, scene->memory == MAPPED);
+    job_memory_put(&job, recv, scene->memory == MAPPED);
     CHECK_OK(job_close(&job));
     return 0;
 }

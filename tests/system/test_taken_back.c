@@ -201,14 +201,9 @@ static int scene_body(int rank, int ranks, void *arg)
     setenv("WEFT_WAY_SHM", "pull", 1);
     setenv("WEFT_ALGO", "rd", 1); /* rank 1 needs rank 0's input and nothing that comes later */
     CHECK_OK(job_open_within(&job, "shm", NULL, rank == 0 ? TIMEOUT_MS : LATER_MS));
-    if (scene->way == MAPPED) {
-        CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &input));
-        CHECK_OK(weft_mem_alloc(job.context, COUNT * sizeof(float), &output));
-    } else {
-        input = malloc(COUNT * sizeof(float));
-        output = calloc(COUNT, sizeof(float));
-        CHECK(input && output);
-    }
+    input = job_memory_get(&job, COUNT * sizeof(float), scene->way == MAPPED);
+    output = job_memory_get(&job, COUNT * sizeof(float), scene->way == MAPPED);
+    CHECK(input && output);
     for (size_t i = 0; i < COUNT; i++)
         ((float *)input)[i] = (float)(rank + 1);
     int helpers = rank == 1 ? helper_threads(scene->helper_tid) : 0;
@@ -216,13 +211,8 @@ static int scene_body(int rank, int ranks, void *arg)
     /* Whatever needs the service threads once is done after this. */
     CHECK_OK(weft_allreduce(job.comm, input, output, COUNT / 8, WEFT_FLOAT32, WEFT_SUM, NULL));
     int bad = rank == 0 ? leaver(scene, &job, input, output) : stayer(scene, &job, helpers, input);
-    if (scene->way == MAPPED) {
-        CHECK_OK(weft_mem_free(job.context, input));
-        CHECK_OK(weft_mem_free(job.context, output));
-    } else {
-        free(input);
-        free(output);
-    }
+    job_memory_put(&job, input, scene->way == MAPPED);
+    job_memory_put(&job, output, scene->way == MAPPED);
     weft_comm_destroy(job.comm);
     CHECK_OK(weft_context_close(job.context));
     return bad;

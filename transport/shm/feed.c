@@ -33,9 +33,8 @@
 #include "devmem/reduce.h"
 #include "transport/shm/shm_private.h"
 
-#define GIVEN_BYTES                                                                                          \
-    SHM_FEED_BYTES        /* at a time: an owner that goes away in between would keep a reader waiting */
-#define FED_LINKS     16u /* that have memory for blocks: 8 MiB */
+#define GIVEN_BYTES   SHM_FEED_BYTES /* at a time, or a reader would wait while its owner is elsewhere */
+#define FED_LINKS     16u            /* that have memory for blocks: 8 MiB */
 #define IDLE_NS       INT64_C(1000000000)
 #define BEGIN_NS      4000  /* about what the kernel's copy of 32 KiB takes */
 #define STALL_NS      20000 /* longer than an owner needs for a slice of its own, or for another peer's */
