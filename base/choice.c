@@ -2,22 +2,25 @@
 #include "base/choice.h"
 
 #define SMALLEST_BYTES 8192
-#define TRIAL          3  /* messages: the first of them may find cold caches */
-#define PERIOD         19 /* messages, of which the first WINDOW are timed */
-#define WINDOW         4  /* timed messages in a row, of which the least is kept */
-#define FIRST_PAUSE    16 /* messages before the first trial, and between trials: */
-#define LARGE_PAUSE    4  /* before the first of large ones; up to their third trial each message is timed */
-#define LARGE_BYTES    ((size_t)512 << 10)
-#define PAUSE_MIN      32 /* and where they have shown something new */
-#define PAUSE_MAX      512
-#define PAUSE_LONGEST  2048 /* where the other way is many times slower */
-#define TRIALS_PART                                                                                          \
-    50 /* of the messages' time is what trials of a slower way may cost, up to PAUSE_LONGEST */
-#define COST_MAX 2000000000
+#define TRIAL                                                                                                \
+    3 /* messages: the first of them may find cold caches, or an owner that feeds what is not wanted */
+#define PERIOD        19 /* messages, of which the first WINDOW are timed; of long ones each is */
+#define WINDOW        4  /* timed messages in a row, of which the least is kept */
+#define LONG_BYTES    ((size_t)128 << 10)
+#define FIRST_PAUSE   16 /* messages before the first trial, and between trials: */
+#define LARGE_PAUSE   4  /* before the first of large ones */
+#define LARGE_BYTES   ((size_t)512 << 10)
+#define PAUSE_MIN     32  /* and where they have shown something new */
+#define PAUSE_SOON    128 /* each time twice as many, from here on an eighth more, */
+#define PAUSE_MAX     512 /* and more, up to PAUSE_LONGEST, only where the other way is many times slower */
+#define PAUSE_LONGEST 2048
+#define GIVEN_UP      512 /* messages after a trial's that have not ended */
+#define TRIALS_PART   50  /* of the messages' time is what trials of a slower way may cost */
+#define COST_MAX      2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {
-    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .least_pause = PAUSE_MIN};
+    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .least_pause = PAUSE_MIN, .cheap = PAUSE_MIN};
 }
 
 /* By a quarter since the last trial, and that is some time ago. */
@@ -28,13 +31,18 @@ static int has_moved(const struct weft_choice *choice)
            (now > then + then / 4 || now < then - then / 4);
 }
 
+static uint16_t between(uint16_t least, uint64_t value, uint16_t most)
+{
+    return (uint16_t)(value < least ? least : value < most ? value : most);
+}
+
 /* How soon there may be another trial after one that has found this. Costs that move all the time would have one each PAUSE_MIN messages. */
 static uint16_t pause_after(uint64_t tried_ns, uint64_t known_ns)
 {
     if (!known_ns || tried_ns <= known_ns)
         return PAUSE_MIN;
     uint64_t messages = TRIAL * TRIALS_PART * (tried_ns - known_ns) / known_ns;
-    return (uint16_t)(messages < PAUSE_MIN ? PAUSE_MIN : messages < PAUSE_LONGEST ? messages : PAUSE_LONGEST);
+    return between(PAUSE_MIN, messages, PAUSE_LONGEST);
 }
 
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
@@ -46,17 +54,16 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
         return other;
     }
     choice->messages++;
-    if (choice->trial && choice->messages < PAUSE_MAX) {
+    if (choice->trial && choice->messages < GIVEN_UP) {
         *is_timed = 0;
         return choice->taken;
     }
     int moved = has_moved(choice);
     if (!moved && choice->messages < choice->pause) {
-        *is_timed = choice->messages % PERIOD < WINDOW || choice->pause < FIRST_PAUSE;
+        *is_timed = choice->is_long || choice->messages % PERIOD < WINDOW;
         return choice->taken;
     }
-    if (moved)
-        choice->pause = choice->least_pause;
+    choice->is_early = (uint8_t)moved;
     choice->trial = TRIAL;
     choice->sent = 1;
     choice->messages = 0;
@@ -87,16 +94,20 @@ static int compare(struct weft_choice *choice)
     uint8_t tried = !choice->taken;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
     int is_faster = cost && known && cost * 100 < known * 95;
-    choice->least_pause = pause_after(cost, known);
+    uint16_t cheap = pause_after(cost, known);
     if (is_faster) {
         choice->taken = tried;
-        choice->pause = PAUSE_MIN;
+        choice->pause = choice->least_pause = choice->cheap = PAUSE_MIN;
         choice->low_ns[0] = choice->cost_ns[tried];
         choice->low_ns[1] = choice->timed = 0;
     } else {
-        choice->pause = choice->pause < PAUSE_MAX / 2 ? choice->pause * 2 : PAUSE_MAX;
-        if (choice->pause < choice->least_pause)
-            choice->pause = choice->least_pause;
+        choice->least_pause = between(
+            PAUSE_MIN, choice->is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7, cheap);
+        uint16_t later = choice->pause < PAUSE_SOON ? 2 * choice->pause : choice->pause / 8 * 9;
+        uint16_t sure =
+            choice->cheap < cheap ? choice->cheap : cheap; /* all of one trial's may have been late */
+        choice->pause = between(sure, later, sure < PAUSE_MAX ? PAUSE_MAX : sure);
+        choice->cheap = cheap;
     }
     choice->mark_ns = choice->cost_ns[choice->taken];
     return is_faster;
@@ -131,6 +142,7 @@ void weft_choices_open(struct weft_choices *choices)
         weft_choice_open(&choices->sizes[i]);
         if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
             choices->sizes[i].pause = LARGE_PAUSE;
+        choices->sizes[i].is_long = (size_t)SMALLEST_BYTES << i >= LONG_BYTES;
     }
 }
 

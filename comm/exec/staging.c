@@ -3,12 +3,22 @@
 
 #include <string.h>
 
-#define FIRST     24   /* the number of the first trial: by then readers have tried both ways */
-#define LARGE     12   /* and of large ones, where that is tried sooner */
-#define TRIAL     3    /* calls of each way: the first of them may find cold caches */
-#define PAUSE_MIN 32   /* calls between trials, */
-#define PAUSE_MAX 2048 /* each time twice as many */
-#define COST_MAX  2000000000
+#define FIRST       56  /* the number of the first trial: by then readers have tried both ways, twice */
+#define LARGE       12  /* and of large ones, where that is tried sooner */
+#define TRIAL       3   /* calls of each way: the first of them may find cold caches */
+#define PERIOD_MIN  32  /* calls from a trial's first to the next one's, a power of two */
+#define PERIOD_LONG 512 /* where nothing has changed for long: twice as many after each UNCHANGED trials */
+#define UNCHANGED   16
+#define PERIOD_MAX  2048 /* where a way is many times slower, or not known: twice as many each time */
+#define TRIALS_PART                                                                                          \
+    25 /* of the calls' time is what trials may cost otherwise, and a part of that where nothing changes */
+#define COST_MAX 2000000000
+
+/* What a way of each regret costs at most, in percent of the fastest. Beyond those there is what costs more, and what is not known. */
+static const uint16_t percent[] = {105, 110, 120, 140, 180, 260};
+#define PERCENTS (sizeof percent / sizeof *percent)
+
+_Static_assert(PERCENTS == WEFT_STAGING_REGRET_MAX - 1, "more has a number, and not known");
 
 void weft_staging_open(struct weft_staging *staging, uint32_t ranks)
 {
@@ -16,8 +26,8 @@ void weft_staging_open(struct weft_staging *staging, uint32_t ranks)
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         for (int s = 0; s < WEFT_STAGING_SIZES; s++)
             staging->sizes[c][s] = (struct weft_staging_choice){
-                .trial = (uint64_t)WEFT_STAGING_BYTES_MIN << s < (uint64_t)ranks << 20 ? FIRST : LARGE,
-                .pause = PAUSE_MIN};
+                .first = (uint64_t)WEFT_STAGING_BYTES_MIN << s < (uint64_t)ranks << 20 ? FIRST : LARGE,
+                .period = PERIOD_MIN};
     }
 }
 
@@ -44,21 +54,19 @@ enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
-    uint32_t since = choice->calls++ - choice->trial; /* numbers wrap */
+    uint32_t number =
+                 choice->calls++, /* numbers wrap, in the middle of a trial as well, which nothing comes of */
+        since = number < choice->first ? UINT32_MAX : (number - choice->first) % choice->period;
     uint32_t timed = TRIAL * ways_of(staging, collective, largest);
     *part = choice->settles_next ? WEFT_STAGING_SETTLES
             : since < timed      ? WEFT_STAGING_TIMED
                                  : WEFT_STAGING_GOES;
-    choice->settles_next = 0;
+    choice->settles_next = since == timed - 1;
     if (*part != WEFT_STAGING_TIMED)
         return (enum weft_staging_way)choice->taken;
     if (since == 0) {
         memset(choice->cost_ns, 0, sizeof choice->cost_ns);
         choice->is_open = 1;
-    } else if (since == timed - 1) {
-        choice->settles_next = 1;
-        choice->trial = choice->calls + choice->pause;
-        choice->pause = choice->pause < PAUSE_MAX / 2 ? 2 * choice->pause : PAUSE_MAX;
     }
     return (enum weft_staging_way)(since / TRIAL);
 }
@@ -85,11 +93,10 @@ void weft_staging_observe(struct weft_staging *staging, enum weft_collective col
 
 uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective collective, size_t bytes)
 {
-    static const uint16_t percent[] = {105, 110, 120, 140, 180, 260}; /* of the fastest */
     size_t largest;
     const struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
     uint64_t least_ns = UINT64_MAX;
-    uint32_t regrets = (uint32_t)choice->taken << WEFT_STAGING_TAKEN_SHIFT;
+    uint32_t regrets = (choice->taken + 1u) << WEFT_STAGING_TAKEN_SHIFT;
     for (int way = 0; way < WEFT_STAGING_WAYS; way++) {
         if (choice->cost_ns[way] && choice->cost_ns[way] < least_ns)
             least_ns = choice->cost_ns[way];
@@ -99,7 +106,7 @@ uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective
         uint32_t regret = 0;
         if (least_ns == UINT64_MAX && way == WEFT_STAGING_IN_PLACE)
             continue;
-        while (regret < sizeof percent / sizeof *percent && cost_ns * 100 > least_ns * percent[regret])
+        while (regret < PERCENTS && cost_ns * 100 > least_ns * percent[regret])
             regret++;
         regrets |= (cost_ns ? regret : WEFT_STAGING_REGRET_MAX) << way * WEFT_STAGING_REGRET_BITS;
     }
@@ -122,17 +129,48 @@ uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other)
     return joined;
 }
 
+/* How many calls there are from a trial to the next, after one that has found this. What is much slower, or not known, is tried more and more rarely, and
+ * all a little where nothing changes for long. */
+static uint32_t period_after(const struct weft_staging_choice *choice, uint32_t regrets, uint32_t ways)
+{
+    uint32_t period = choice->unchanged ? 2 * PERIOD_MIN : PERIOD_MIN, is_many_times = 0;
+    uint32_t slower = 0; /* at most, in percent, all ways together */
+    for (uint32_t way = 0; way < ways; way++) {
+        uint32_t regret = regret_of(regrets, (int)way);
+        if (regret >= PERCENTS)
+            is_many_times = 1;
+        else if (regret > regret_of(regrets, choice->taken))
+            slower += percent[regret] - 100;
+    }
+    while (period < TRIAL * TRIALS_PART * slower / 100)
+        period *= 2;
+    for (uint32_t trials = UNCHANGED; trials <= choice->unchanged && period < PERIOD_LONG;
+         trials += UNCHANGED)
+        period *= 2;
+    uint32_t longer = choice->period < PERIOD_MAX ? 2 * choice->period : PERIOD_MAX;
+    return is_many_times && longer > period ? longer : period;
+}
+
 int weft_staging_settle(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
-                        uint32_t regrets)
+                        uint32_t regrets, int is_agreed)
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
-    uint8_t before = choice->taken, had = (uint8_t)(regrets >> WEFT_STAGING_TAKEN_SHIFT);
+    uint8_t before = choice->taken, had = (uint8_t)((regrets >> WEFT_STAGING_TAKEN_SHIFT) - 1);
     choice->taken = had < WEFT_STAGING_WAYS ? had : WEFT_STAGING_IN_PLACE;
     for (uint8_t way = 0; way < WEFT_STAGING_WAYS; way++) {
         if (regret_of(regrets, way) < regret_of(regrets, choice->taken))
             choice->taken = way;
     }
+    choice->unchanged = choice->taken != before         ? 0
+                        : choice->unchanged < UINT8_MAX ? choice->unchanged + 1
+                                                        : UINT8_MAX;
+    if (is_agreed)
+
+        choice->period = period_after(choice, regrets, ways_of(staging, collective, largest));
+
+    else if (choice->period < PERIOD_MAX)
+        choice->period *= 2;
     choice->is_open = 0;
     choice->is_staged_known = regret_of(regrets, WEFT_STAGING_STAGED) != WEFT_STAGING_REGRET_MAX;
     return choice->taken != before;

@@ -8,13 +8,18 @@
  * waits for what the others copy.
  *
  * So trials go by number. All ranks make the same calls, so the n-th call of a size is the n-th everywhere. A trial is a few calls of each way in turn,
- * at numbers that are the same on every rank, whatever has been seen. Each rank keeps its own times, of which the least counts: a call
+ * at numbers that are the same on every rank. Each rank keeps its own times, of which the least counts: a call
  * takes longer when others are late. In the next call the ranks settle on a way. Each message carries its sender's regrets: how much
  * slower each way was than the fastest, on this rank and on all whose messages it has got, the worst of them. What a call without a root leaves
  * on a rank comes from all others, by messages that begin when earlier ones have come, so at the call's end every rank knows
  * the same regrets. All take the way that is the least bad where it is worst, and stay with the one they had where it is as good. A rank that has
  * measured nothing, as its caller does not wait, is for in place. Puts into a peer's memory and device collectives have no such messages. There
  * ranks may come to different ends, which is slower than either way until they settle again, and never wrong, as what is sent says how it goes.
+ *
+ * Trials are to cost no more than a twenty-fifth of the time, and less where nothing changes for long. So how far apart they are follows from the regrets as well: where the ways that are not taken
+ * are hardly slower they come often, and find soon that processors have moved; what is many times slower is tried ever more rarely. The distances are powers of two, and trials begin
+ * at multiples of them. So ranks that have come to different ends, as a call had failed on one or many were begun before it was settled, meet in the trials of the one with the longest, and agree again. Where no regrets come
+ * trials come ever more rarely whatever is seen, so that they stay the same calls on all ranks.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -48,17 +53,19 @@ enum weft_staging_part {
 };
 
 struct weft_staging_choice {
-    uint32_t calls, trial;               /* that have begun, and the number of the next trial's first */
-    uint32_t pause;                      /* calls from a trial to the next */
+    uint32_t calls;                      /* that have begun */
+    uint32_t first, period;              /* trials begin with this call, and so many apart, a power of two */
     uint32_t cost_ns[WEFT_STAGING_WAYS]; /* the least in this trial; 0: none */
     uint8_t taken;
+    uint8_t unchanged; /* trials since it was taken */
+
     uint8_t is_open;         /* the trial has begun, and is not settled */
     uint8_t settles_next;    /* its calls have begun */
     uint8_t is_staged_known; /* to all ranks, when they last settled: what staging takes */
 };
 
 /* For each way three bits, the first way's lowest: 0 where no rank has seen another that was faster by 5 %, more in steps up to 6, and 7 where a rank
- * does not know. Behind them two bits for the way that ranks have, of those the last. */
+ * does not know. Behind them two bits for the way that ranks have, of those the last, and one more: what is sent is never 0. */
 #define WEFT_STAGING_REGRET_BITS 3
 #define WEFT_STAGING_REGRET_MAX  7
 #define WEFT_STAGING_TAKEN_SHIFT (WEFT_STAGING_WAYS * WEFT_STAGING_REGRET_BITS)
@@ -85,9 +92,10 @@ void weft_staging_observe(struct weft_staging *staging, enum weft_collective col
 uint32_t weft_staging_regrets(struct weft_staging *staging, enum weft_collective collective, size_t bytes);
 /* Those of two ranks together. */
 uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other);
-/* The call that settles has ended, and those are the regrets of all ranks. Returns 1 where another way is taken from now on. */
+/* The call that settles has ended, and those are the regrets of all ranks, or, where not is_agreed, of this one, as none have come. Returns 1 where another way is
+ * taken from now on. */
 int weft_staging_settle(struct weft_staging *staging, enum weft_collective collective, size_t bytes,
-                        uint32_t regrets);
+                        uint32_t regrets, int is_agreed);
 
 enum weft_staging_way weft_staging_taken(struct weft_staging *staging, enum weft_collective collective,
                                          size_t bytes);

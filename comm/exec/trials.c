@@ -49,6 +49,7 @@ void weft_trial_begin(struct weft_exec_op *op)
 void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *header)
 {
     struct weft_trial *trial = &op->window->trial;
+    trial->has_heard = 1;
     trial->regrets = weft_staging_regrets_join(trial->regrets, header->flags >> WEFT_WIRE_REGRETS_SHIFT);
 }
 
@@ -113,7 +114,7 @@ void weft_trial_end(struct weft_exec_op *op, int status)
         weft_staging_observe(staging, collective, trial->bytes, (enum weft_staging_way)trial->way,
                              now_ns - trial->begun_ns);
     } else if (trial->part == WEFT_STAGING_SETTLES &&
-               weft_staging_settle(staging, collective, trial->bytes, trial->regrets)) {
+               weft_staging_settle(staging, collective, trial->bytes, trial->regrets, trial->has_heard)) {
         weft_log(WEFT_LOG_DEBUG, "%s of about %zu bytes is faster %s now", weft_call_name(call), trial->bytes,
                  weft_staging_way_name(weft_staging_taken(staging, collective, trial->bytes)));
     }

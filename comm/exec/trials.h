@@ -16,6 +16,7 @@ struct weft_trial {
     uint8_t part; /* enum weft_staging_part */
     uint8_t stages;
     uint8_t has_staged;          /* some of its SENDs are, by choice */
+    uint8_t has_heard;           /* regrets of others */
     uint8_t lacks_staging;       /* some should be, and are not; or none may, as nobody waits for it */
     uint32_t regrets;            /* of it and its peers, in a call that settles; otherwise 0 */
     int64_t begun_ns;            /* 0: it does not count */

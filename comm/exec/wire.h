@@ -49,7 +49,7 @@
 #include "devmem/share.h"
 #include <weft/transport.h>
 
-#define WEFT_WIRE_VERSION 14
+#define WEFT_WIRE_VERSION 15
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "weft's executor wire format is little-endian and is read in place"

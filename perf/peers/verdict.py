@@ -200,33 +200,44 @@ def _judge_over(times, name_size):
                          "weft-malloc", "openmpi", 1.0) for size in sorted(times)]
 
 
+def _rows_apart(table, key):
+    """[(size, where, {entry: microseconds})]: with processors near, and far, as far as all entries were seen so; both together where they were not. Those apart are medians."""
+    states = [(f", {state}", _times(table, f"{state}_us")) for state in ("near", "far")] if key == STATISTICS["median"] else []
+    for size, row in _times(table, key).items():
+        apart = [(size, where, times[size]) for where, times in states if set(times.get(size, ())) == set(row)]
+        yield from apart or [(size, "", row)]
+
+
 def regrets(tables, key):
-    """[(how many times the free choice's time is the best fixed way's, less 1, operation, buffers, size, that way)], the largest first."""
+    """[(how many times the free choice's time is the best fixed way's, less 1, operation, buffers, size, where, that way)], the largest first."""
     found = []
     for table in tables:
-        for size, row in _times(table, key).items() if table["name"] == "ways" else ():
+        for size, where, row in _rows_apart(table, key) if table["name"] == "ways" else ():
             ways = {name: time for name, time in row.items() if name.startswith("fixed")}
             if ways and "weft-free" in row:
                 best = min(ways, key=ways.get)
-                found.append((row["weft-free"] / ways[best] - 1, table["operation"], table.get("buffers", "by size"), size, best))
+                found.append((row["weft-free"] / ways[best] - 1, table["operation"], table.get("buffers", "by size"), size, where, best))
     return sorted(found, reverse=True)
 
 
 def _judge_regrets(found):
-    """What the free choice costs beside the way that was the best: at the middle point, and at nine tenths of them."""
-    if not found:
-        return []
-    values = sorted(regret for regret, *_ in found)
-    return [target("regret of the free choice, the middle point", values[(len(values) - 1) // 2], REGRETS[0], False),
-            target("regret of the free choice, nine tenths of the points", values[max(-(-9 * len(values) // 10) - 1, 0)], REGRETS[1], False)]
+    """What the free choice costs beside the way that was the best: at the middle point, and at nine tenths of them, with processors near, far, and both together."""
+    targets = []
+    for state in (", near", ", far", ""):
+        values = sorted(regret for regret, *_, where, _ in found if where == state)
+        if values:
+            targets += [target(f"regret of the free choice{state}, the middle point", values[(len(values) - 1) // 2], REGRETS[0], False),
+                        target(f"regret of the free choice{state}, nine tenths of the points", values[max(-(-9 * len(values) // 10) - 1, 0)],
+                               REGRETS[1], False)]
+    return targets
 
 
 def print_regrets(tables, name_size, statistic):
     found = regrets(tables, STATISTICS[statistic])
     if found:
         print(f"# free choice of the way beside the best fixed one, {len(found)} points; the largest regrets:")
-    for regret, operation, buffers, size, best in found[:max(len(found) // 10, 3)]:
-        print(f"#     {operation}, {name_size(size)}, buffers {buffers}: {regret * 100:+.0f} % of {best}'s time")
+    for regret, operation, buffers, size, where, best in found[:max(len(found) // 10, 3)]:
+        print(f"#     {operation}, {name_size(size)}{where}, buffers {buffers}: {regret * 100:+.0f} % of {best}'s time")
 
 
 def judge(tables, name_size, statistic):

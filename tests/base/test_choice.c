@@ -113,37 +113,129 @@ static void test_finds_the_better(void **state)
     }
 }
 
-/* They move every 1,500 messages, and receivers are late now and then. */
+/* A way that is always slower, by little or by much: trials cost a fiftieth of the time at most, apart from the first few. */
+static void test_trials_are_cheap(void **state)
+{
+    (void)state;
+    for (int64_t times = 11; times <= 151; times += 4) {
+        struct weft_choices ways;
+        int is_timed;
+        int64_t sum_ns = 0;
+        weft_choices_open(&ways);
+        for (int i = 0; i < 100000; i++) {
+            uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
+            int64_t cost_ns = way == KERNEL ? 1000 : 100 * times;
+            sum_ns += i < 200 ? 1000 : cost_ns;
+            if (is_timed)
+                weft_choices_observe(&ways, KIB(64), way, cost_ns);
+        }
+        if (sum_ns > INT64_C(1000) * 102500)
+            fail_msg("%.1f times as slow: trials cost %.4f", (double)times / 10, (double)sum_ns / 1e8 - 1);
+    }
+}
+
+/* Once all messages of a trial are late: the next one is not put off for long. */
+static void test_late_once(void **state)
+{
+    (void)state;
+    struct weft_choices ways;
+    int is_timed, fed = 0, last = 0, apart = 0;
+    weft_choices_open(&ways);
+    for (int i = 0; i < 3000; i++) {
+        uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
+        int is_late = way == FED && fed / 3 == 5; /* the sixth trial */
+        if (way == FED && fed++ % 3 == 0) {
+            apart = i - last > apart ? i - last : apart;
+            last = i;
+        }
+        if (is_timed)
+            weft_choices_observe(&ways, KIB(64), way, way == KERNEL ? 1000 : is_late ? 50000 : 1100);
+    }
+    assert_in_range(apart, 100, 520);
+}
+
+/* Of long messages each is timed, of short ones a fifth. */
+static void test_timed(void **state)
+{
+    (void)state;
+    for (int is_long = 0; is_long < 2; is_long++) {
+        struct weft_choices ways;
+        int is_timed, timed = 0;
+        weft_choices_open(&ways);
+        for (int i = 0; i < 1000; i++) {
+            uint8_t way = weft_choices_next(&ways, KIB(64) + (size_t)is_long, &is_timed);
+            timed += is_timed;
+            if (is_timed)
+                weft_choices_observe(&ways, KIB(64) + (size_t)is_long, way, way == KERNEL ? 1000 : 2000);
+        }
+        assert_in_range(timed, is_long ? 1000 : 200, is_long ? 1000 : 260);
+    }
+}
+
+/* They move every 1,000 to 2,000 messages, and receivers are late now and then. */
 static void test_follows(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    double sum_ns = 0, best_ns = 0;
+    int slowest[2] = {0, 0};
+    for (size_t p = 0; p < POINTS; p++) {
+        struct weft_choices ways;
+        int switched = 0;
+        weft_choices_open(&ways);
+        for (int move = 0; move < 100; move++) {
+            int far = move % 2, messages = 1000 + (int)(next(&random) % 1000), needed = 0;
+            int64_t best = points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
+            for (int i = 0; i < messages; i++) {
+                sum_ns += (double)message(&ways, &points[p], far, 20, &random, &switched) / (double)best;
+                best_ns += 1;
+                if (differs(points[p].cost_ns[far]) &&
+                    weft_choices_taken(&ways, points[p].bytes) != best_of(points[p].cost_ns[far]))
+                    needed = i + 1;
+            }
+            if (move > 0 && needed < messages &&
+                needed > slowest[far]) /* once in thousands all of a trial are late */
+                slowest[far] = needed;
+        }
+    }
+    printf(
+        "%.3f times the best; the choice follows within %d messages, where the kernel has become faster %d\n",
+        sum_ns / best_ns, slowest[0], slowest[1]);
+    assert_true(sum_ns < 1.04 * best_ns);
+    assert_in_range(slowest[0], 1, 600);
+    assert_in_range(slowest[1], 1, 300);
+}
+
+/* Far from each other all of a sudden: what is fed costs several times as much, and soon no more messages are, however slow the kernel was before, and
+ * however often they have moved already. */
+static void test_follows_at_once(void **state)
 {
     (void)state;
     uint64_t random = SEED;
     int slowest = 0;
     for (size_t p = 0; p < POINTS; p++) {
         struct weft_choices ways;
-        int switched = 0, far = 0, needed = 0;
-        int64_t sum_ns = 0, best_ns = 0;
+        int switched = 0, stayed = 3000;
         weft_choices_open(&ways);
-        for (int i = 0; i < 30000; i++) {
-            if (i % 1500 == 0) {
-                far = !far;
-                needed = 0;
+        for (int flip = 0; flip < 200; flip++) {
+            int needed = 0;
+            for (int i = 0; i < stayed || weft_choices_taken(&ways, points[p].bytes) != FED; i++)
+                message(&ways, &points[p], 0, 0, &random, &switched);
+            while (weft_choices_taken(&ways, points[p].bytes) == FED && needed < 1000) {
+                message(&ways, &points[p], 1, 0, &random, &switched);
+                needed++;
             }
-            uint8_t best = best_of(points[p].cost_ns[far]);
-            sum_ns += message(&ways, &points[p], far, 20, &random, &switched);
-            best_ns += points[p].cost_ns[far][best];
-            if (differs(points[p].cost_ns[far]) && weft_choices_taken(&ways, points[p].bytes) != best)
-                needed = i % 1500 + 1;
-            slowest = i % 1500 == 1499 && needed > slowest && i > 1500 ? needed : slowest;
+            slowest = needed > slowest ? needed : slowest;
+            for (int i = 0; i < stayed; i++)
+                message(&ways, &points[p], 1, 0, &random, &switched);
+            stayed = 100 + (int)(next(&random) % 1000);
         }
-        if ((double)sum_ns > 1.05 * (double)best_ns)
-            fail_msg("%zu bytes: %.3f times the best", points[p].bytes, (double)sum_ns / (double)best_ns);
     }
-    printf("the choice follows within %d messages\n", slowest);
-    assert_in_range(slowest, 1, 250);
+    printf("what is fed is not any more after %d messages\n", slowest);
+    assert_in_range(slowest, 1, 90);
 }
 
-/* Two ways that cost the same: it stays with one. */
+/* Two ways that cost the same: it hardly ever changes. */
 static void test_never_flaps(void **state)
 {
     (void)state;
@@ -154,7 +246,7 @@ static void test_never_flaps(void **state)
     weft_choices_open(&ways);
     for (int i = 0; i < 100000; i++)
         message(&ways, &same, 0, 10, &random, &switched);
-    assert_in_range(switched, 0, 2);
+    assert_in_range(switched, 0, 10);
 }
 
 /* Costs that move all the time, as a sender helps now and then, are a reason for trials again and again. They stay cheap. */
@@ -178,7 +270,7 @@ static void test_restless(void **state)
             sum_ns += seen_ns;
             best_ns += cost_ns;
         }
-        if ((double)sum_ns > 1.03 * (double)best_ns)
+        if ((double)sum_ns > 1.04 * (double)best_ns)
             fail_msg("%lld ns beside 60000 to 100000: %.3f times the best", (long long)tried_ns[t],
                      (double)sum_ns / (double)best_ns);
     }
@@ -265,7 +357,7 @@ static void test_trial_without_costs(void **state)
                 assert_int_equal(weft_choices_observe(&ways, KIB(64), way, way == KERNEL ? 1000 : 0), 0);
         }
         assert_int_equal(weft_choices_taken(&ways, KIB(64)), KERNEL);
-        assert_in_range(fed, 6, 5000 / 10);
+        assert_in_range(fed, is_said ? 3 * 16 : 6, 5000 / 10); /* hardly more rarely where that is known */
     }
 }
 
@@ -274,7 +366,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_begins_with_the_first),
         cmocka_unit_test(test_finds_the_better),
+        cmocka_unit_test(test_trials_are_cheap),
+        cmocka_unit_test(test_late_once),
+        cmocka_unit_test(test_timed),
         cmocka_unit_test(test_follows),
+
+        cmocka_unit_test(test_follows_at_once),
         cmocka_unit_test(test_never_flaps),
         cmocka_unit_test(test_restless),
         cmocka_unit_test(test_calls_of_several),

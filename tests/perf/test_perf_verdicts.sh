@@ -68,6 +68,17 @@ assert ["1", "1.20", "1.00", "2.00", "0.000"] in [line.split() for line in lines
 lines = lines[:4]
 assert lines[0].startswith("# free choice") and "3 points" in lines[0] and len(lines) == 4, lines
 assert lines[1] == "#     allreduce, 2, buffers by size: +50 % of fixed-pull's time" and "-10 %" in lines[3], lines
+def seen(size, near, far):
+    times = zip(("weft-free", "fixed-fed", "fixed-pull"), near, far)
+    return [{"entry": name, "size_bytes": size, "time_us": 1.0, "near_us": near_us} | ({"far_us": far_us} if far_us else {})
+            for name, near_us, far_us in times]
+apart = {"operation": "window", "name": "ways", "rows": seen(8, (11.0, 10.0, 20.0), (30.0, 40.0, 25.0)) + seen(64, (8.0, 10.0, 20.0), (30.0, 40.0, None))}
+assert [(round(found[0], 2), *found[3:]) for found in verdict.regrets([apart], "time_us")] == [
+        (0.2, 8, ", far", "fixed-pull"), (0.1, 8, ", near", "fixed-fed"), (-0.2, 64, ", near", "fixed-fed")]
+assert [(target["target"].split("choice, ")[1], round(target["measured"], 2)) for target in verdict.judge([apart], str, "median")] == [
+    ("near, the middle point", -0.2), ("near, nine tenths of the points", 0.1), ("far, the middle point", 0.2), ("far, nine tenths of the points", 0.2)]
+assert [found[4] for found in verdict.regrets([{**apart, "rows": [{**row, "fastest_us": 1.0} for row in apart["rows"]]}], "fastest_us")] == ["", ""]
+
 PYTHON
 check "near and far processors apart, beside the best peer" <<'PYTHON'
 import contextlib, io, coordinate, verdict

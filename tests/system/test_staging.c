@@ -20,8 +20,11 @@
 #include "tests/support/skip.h"
 
 #define COUNT 65536 /* int32, 256 KB of each rank */
-#define CALLS 76
-#define MAX   4
+#define FIRST 56    /* the first trial's first call, */
+#define AGAIN 88    /* and the second's, where staging is faster on all ranks */
+#define CALLS 102
+
+#define MAX 4
 
 enum memory { ORDINARY, MAPPED };
 enum started { WAITS = -1, LOOKS = -2, WAITS_LONG = -3, WAITS_LATE = -4 };
@@ -117,24 +120,22 @@ static int run_apart(weft_work *work, const struct scene *scene)
     return 0;
 }
 
-/* By number, and not by what was measured: the trials' calls in place, and staged. From results of 1 MB on three calls more are staged, whose results
- * go past the caches. */
-static int is_in_place(int number, int streams)
+/* The trials' calls: in place, and staged. From results of 1 MB on three calls more are staged, whose results go past the caches. */
+static int is_in_place(int number, int second)
 {
-    int second = streams ? 65 : 62;
-    return number < 27 || (number >= second && number < second + 3);
+    return number < FIRST + 3 || (number >= second && number < second + 3);
 }
 
-static int is_staged(int number, int streams)
+static int is_staged(int number, int second, int streams)
 {
-    int second = streams ? 68 : 65, count = streams ? 6 : 3;
-    return (number >= 27 && number < 27 + count) || (number >= second && number < second + count);
+    int count = streams ? 6 : 3;
+    return (number >= FIRST + 3 && number < FIRST + 3 + count) ||
+           (number >= second + 3 && number < second + 3 + count);
 }
 
-/* The trials' calls whose results go past the caches, and those of which none does. */
-static int is_streamed(int number)
+static int is_streamed(int number, int second)
 {
-    return (number >= 30 && number < 33) || (number >= 71 && number < 74);
+    return (number >= FIRST + 6 && number < FIRST + 9) || (number >= second + 6 && number < second + 9);
 }
 
 static int results_are_large(const struct scene *scene, int ranks)
@@ -197,8 +198,11 @@ static int body(int rank, int ranks, void *arg)
     uint64_t staged = 0;
     int stages = scene->stages && ((scene->way && scene->started != WAITS_LATE) || rank),
         streams = results_are_large(scene, ranks);
-    for (int way = 0; way < WEFT_STAGING_WAYS && scene->started < 0; way++)
-        given_ns[way] = way == WEFT_STAGING_STAGED ? 500 : 1000; /* where the clock stands all take nothing */
+    int all_stage = scene->memory == ORDINARY && scene->started != WAITS_LATE;
+    int second = all_stage ? AGAIN : CALLS;
+    for (int way = 0; way < WEFT_STAGING_WAYS; way++)
+        given_ns[way] = way == WEFT_STAGING_STAGED ? 900 : 1000; /* where the clock stands all take nothing */
+
     setenv("WEFT_WAY_SHM", scene->way ? scene->way : rank ? "auto" : "pull", 1);
     CHECK_OK(job_open(&job, "shm", NULL));
     send = job_memory_get(&job, bytes, scene->memory == MAPPED);
@@ -210,17 +214,18 @@ static int body(int rank, int ranks, void *arg)
         weft_comm_stats stats = WEFT_COMM_STATS_INIT;
         CHECK(run_call(&job, scene, send, recv, rank, ranks, number) == 0);
         CHECK_OK(weft_comm_get_stats(job.comm, &stats));
-        if (!stages || is_in_place(number, streams))
+        if (!stages || is_in_place(number, second))
             CHECK(stats.bytes_staged == staged);
-        else if (is_staged(number, streams))
+        else if (is_staged(number, second, streams))
             CHECK(stats.bytes_staged - staged >= sizeof(int32_t) * COUNT / 2);
-        if (scene->started < 0 && number > 33 &&
-            number < 62) /* staged is faster, and taken if rank 0 is measured */
-            CHECK((stats.bytes_staged > staged) == (stages && scene->started != WAITS_LATE));
+        if (number > FIRST + 9 && number < AGAIN) /* staged is faster, and taken if rank 0 is measured */
+            CHECK((stats.bytes_staged > staged) == (stages && all_stage));
+
         staged = stats.bytes_staged;
-        if (number < 30 || (number >= 65 && number < 71) || !streams)
+        if (number < FIRST + 6 || (number >= second && number < second + 6) || !streams)
             CHECK(!streamed);
-        else if (is_streamed(number))
+        else if (is_streamed(number, second))
+
             CHECK(streamed >= ranks); /* the own block as well */
         streamed = 0;
     }
@@ -332,11 +337,11 @@ static int differ(int rank, int ranks, void *arg)
     for (int which = 0; which < 4; which++) {
         uint64_t staged = 0;
         weft_description description = WEFT_DESCRIPTION_INIT;
-        for (int number = 0; number < 44; number++) { /* the trial's end is one of 30 to 33 */
+        for (int number = 0; number < AGAIN; number++) {
             weft_comm_stats stats = WEFT_COMM_STATS_INIT;
             CHECK_OK(call_other(&job, which, send, recv));
             CHECK_OK(weft_comm_get_stats(job.comm, &stats));
-            CHECK(number < 35 || stages == (stats.bytes_staged > staged));
+            CHECK(number < FIRST + 10 || stages == (stats.bytes_staged > staged));
             staged = stats.bytes_staged;
         }
         CHECK_OK(weft_comm_describe(job.comm, names[which], NULL, NULL, COUNT, WEFT_INT32, WEFT_SUM, 0,
