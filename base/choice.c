@@ -2,21 +2,22 @@
 #include "base/choice.h"
 
 #define SMALLEST_BYTES 8192
-#define TRIAL                                                                                                \
-    3 /* messages: the first of them may find cold caches, or an owner that feeds what is not wanted */
-#define PERIOD        19 /* messages, of which the first WINDOW are timed; of long ones each is */
-#define WINDOW        4  /* timed messages in a row, of which the least is kept */
-#define LONG_BYTES    ((size_t)128 << 10)
-#define FIRST_PAUSE   16 /* messages before the first trial, and between trials: */
-#define LARGE_PAUSE   4  /* before the first of large ones */
-#define LARGE_BYTES   ((size_t)512 << 10)
-#define PAUSE_MIN     32  /* and where they have shown something new */
-#define PAUSE_SOON    128 /* each time twice as many, from here on an eighth more, */
-#define PAUSE_MAX     512 /* and more, up to PAUSE_LONGEST, only where the other way is many times slower */
+#define TRIAL          3  /* messages: the first may find cold caches, or an owner that feeds in vain */
+#define PERIOD         19 /* messages, of which the first WINDOW are timed; long ones all are */
+#define WINDOW         4  /* timed messages in a row, of which the least is kept */
+#define LONG_BYTES     ((size_t)128 << 10)
+#define LARGE_BYTES    ((size_t)512 << 10)
+#define COST_MAX       2000000000
+#define TRIALS_PART    50  /* of the messages' time is what trials of a slower way may cost */
+#define GIVEN_UP       512 /* messages that a trial's are waited for */
+
+/* Pauses between trials, in messages. */
+#define FIRST_PAUSE   16 /* before the first one, */
+#define LARGE_PAUSE   4  /* and of large messages */
+#define PAUSE_MIN     32
+#define PAUSE_SOON    128 /* up to here each is twice the one before, then an eighth longer */
+#define PAUSE_MAX     512 /* longer ones only where the other way is many times slower */
 #define PAUSE_LONGEST 2048
-#define GIVEN_UP      512 /* messages after a trial's that have not ended */
-#define TRIALS_PART   50  /* of the messages' time is what trials of a slower way may cost */
-#define COST_MAX      2000000000
 
 void weft_choice_open(struct weft_choice *choice)
 {
@@ -94,20 +95,19 @@ static int compare(struct weft_choice *choice)
     uint8_t tried = !choice->taken;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
     int is_faster = cost && known && cost * 100 < known * 95;
-    uint16_t cheap = pause_after(cost, known);
+    uint16_t cheap = pause_after(cost, known), before = choice->cheap;
+    choice->cheap = cheap;
     if (is_faster) {
         choice->taken = tried;
         choice->pause = choice->least_pause = choice->cheap = PAUSE_MIN;
         choice->low_ns[0] = choice->cost_ns[tried];
         choice->low_ns[1] = choice->timed = 0;
     } else {
-        choice->least_pause = between(
-            PAUSE_MIN, choice->is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7, cheap);
+        uint16_t sure = before < cheap ? before : cheap; /* all messages of one trial may have been late */
         uint16_t later = choice->pause < PAUSE_SOON ? 2 * choice->pause : choice->pause / 8 * 9;
-        uint16_t sure =
-            choice->cheap < cheap ? choice->cheap : cheap; /* all of one trial's may have been late */
+        uint16_t early = choice->is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7;
         choice->pause = between(sure, later, sure < PAUSE_MAX ? PAUSE_MAX : sure);
-        choice->cheap = cheap;
+        choice->least_pause = between(PAUSE_MIN, early, cheap);
     }
     choice->mark_ns = choice->cost_ns[choice->taken];
     return is_faster;

@@ -7,10 +7,11 @@
  * clock costs something as well. Those are some in a row, as in a trial: a call may have several messages that do not cost the same, and either way
  * has to be judged by all of them.
  *
- * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was clearly the faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large
- * ones after fewer. Trials are to cost about a fiftieth of the time, so they are the rarer the slower the other way was. Those that change nothing become a little rarer.
- * They come early when the cost of what is taken has moved by a quarter, as
- * then processors may have; and later again where that was so and they had not.
+ * Trials. The way that is not taken has three messages now and then, and its cost is the least of theirs. It is taken from then on if it was clearly the
+ * faster one. Until then no more messages go that way, however many are sent meanwhile. The first trial comes after a few messages, of large
+ * ones after fewer. Trials are to cost about a fiftieth of the time, so they are the rarer the slower the other way was, and become a little rarer as
+ * long as they change nothing. One comes early when the cost of what is taken has moved by a quarter, as then processors may have; and the next such one
+ * later, if it was in vain.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -28,14 +29,13 @@ struct weft_choice {
     uint16_t messages;    /* since then */
     uint16_t pause;       /* messages between trials */
     uint16_t least_pause; /* and at least, when costs have moved */
-    uint16_t cheap;       /* and so that they cost little enough, by the last trial */
-
-    uint8_t taken;    /* 0 or 1 */
-    uint8_t is_early; /* the trial, as costs had moved */
-    uint8_t is_long;  /* its messages: looking at the clock costs nothing beside them */
-    uint8_t trial;    /* messages of a trial whose costs are still to come */
-    uint8_t sent;     /* of those, messages that have gone */
-    uint8_t timed;    /* in this window */
+    uint16_t cheap;       /* the pause with which trials such as the last one cost little enough */
+    uint8_t taken;        /* 0 or 1 */
+    uint8_t is_early;     /* the last trial came as costs had moved */
+    uint8_t is_long;      /* looking at the clock costs nothing beside a message */
+    uint8_t trial;        /* messages of a trial whose costs are still to come */
+    uint8_t sent;         /* of those, messages that have gone */
+    uint8_t timed;        /* in this window */
 };
 
 void weft_choice_open(struct weft_choice *choice);

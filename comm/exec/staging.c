@@ -3,16 +3,18 @@
 
 #include <string.h>
 
-#define FIRST       56  /* the number of the first trial: by then readers have tried both ways, twice */
-#define LARGE       12  /* and of large ones, where that is tried sooner */
-#define TRIAL       3   /* calls of each way: the first of them may find cold caches */
-#define PERIOD_MIN  32  /* calls from a trial's first to the next one's, a power of two */
-#define PERIOD_LONG 512 /* where nothing has changed for long: twice as many after each UNCHANGED trials */
-#define UNCHANGED   16
-#define PERIOD_MAX  2048 /* where a way is many times slower, or not known: twice as many each time */
-#define TRIALS_PART                                                                                          \
-    25 /* of the calls' time is what trials may cost otherwise, and a part of that where nothing changes */
+#define FIRST    56 /* the number of the first trial: by then readers have tried both ways, twice */
+#define LARGE    12 /* and of large ones, where that is tried sooner */
+#define TRIAL    3  /* calls of each way: the first of them may find cold caches */
 #define COST_MAX 2000000000
+#define TRIALS_PART                                                                                          \
+    25 /* of the calls' time is what trials may cost, but of ways that are many times slower */
+
+/* Calls from a trial's first to the next one's: powers of two. */
+#define PERIOD_MIN  32  /* where a trial has changed something, and twice as many where it has not */
+#define PERIOD_LONG 512 /* twice as many up to here after each UNCHANGED trials, */
+#define UNCHANGED   16
+#define PERIOD_MAX  2048 /* and up to here after each, where a way is many times slower, or not known */
 
 /* What a way of each regret costs at most, in percent of the fastest. Beyond those there is what costs more, and what is not known. */
 static const uint16_t percent[] = {105, 110, 120, 140, 180, 260};
@@ -54,9 +56,8 @@ enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_
 {
     size_t largest;
     struct weft_staging_choice *choice = choice_of(staging, collective, bytes, &largest);
-    uint32_t number =
-                 choice->calls++, /* numbers wrap, in the middle of a trial as well, which nothing comes of */
-        since = number < choice->first ? UINT32_MAX : (number - choice->first) % choice->period;
+    uint32_t number = choice->calls++; /* it wraps: a trial that does not end before comes to nothing */
+    uint32_t since = number < choice->first ? UINT32_MAX : (number - choice->first) % choice->period;
     uint32_t timed = TRIAL * ways_of(staging, collective, largest);
     *part = choice->settles_next ? WEFT_STAGING_SETTLES
             : since < timed      ? WEFT_STAGING_TIMED
@@ -133,8 +134,9 @@ uint32_t weft_staging_regrets_join(uint32_t one, uint32_t other)
  * all a little where nothing changes for long. */
 static uint32_t period_after(const struct weft_staging_choice *choice, uint32_t regrets, uint32_t ways)
 {
-    uint32_t period = choice->unchanged ? 2 * PERIOD_MIN : PERIOD_MIN, is_many_times = 0;
+    uint32_t period = choice->unchanged ? 2 * PERIOD_MIN : PERIOD_MIN;
     uint32_t slower = 0; /* at most, in percent, all ways together */
+    int is_many_times = 0;
     for (uint32_t way = 0; way < ways; way++) {
         uint32_t regret = regret_of(regrets, (int)way);
         if (regret >= PERCENTS)
@@ -162,13 +164,12 @@ int weft_staging_settle(struct weft_staging *staging, enum weft_collective colle
         if (regret_of(regrets, way) < regret_of(regrets, choice->taken))
             choice->taken = way;
     }
-    choice->unchanged = choice->taken != before         ? 0
-                        : choice->unchanged < UINT8_MAX ? choice->unchanged + 1
-                                                        : UINT8_MAX;
+    if (choice->taken != before)
+        choice->unchanged = 0;
+    else if (choice->unchanged < UINT8_MAX)
+        choice->unchanged++;
     if (is_agreed)
-
         choice->period = period_after(choice, regrets, ways_of(staging, collective, largest));
-
     else if (choice->period < PERIOD_MAX)
         choice->period *= 2;
     choice->is_open = 0;

@@ -16,10 +16,11 @@
  * measured nothing, as its caller does not wait, is for in place. Puts into a peer's memory and device collectives have no such messages. There
  * ranks may come to different ends, which is slower than either way until they settle again, and never wrong, as what is sent says how it goes.
  *
- * Trials are to cost no more than a twenty-fifth of the time, and less where nothing changes for long. So how far apart they are follows from the regrets as well: where the ways that are not taken
- * are hardly slower they come often, and find soon that processors have moved; what is many times slower is tried ever more rarely. The distances are powers of two, and trials begin
- * at multiples of them. So ranks that have come to different ends, as a call had failed on one or many were begun before it was settled, meet in the trials of the one with the longest, and agree again. Where no regrets come
- * trials come ever more rarely whatever is seen, so that they stay the same calls on all ranks.
+ * Trials are to cost no more than a twenty-fifth of the time, and less where nothing changes for long. So how far apart they are follows from the
+ * regrets as well. Where the ways that are not taken are hardly slower trials come often, and find soon that processors have moved. What is many times
+ * slower is tried ever more rarely. The distances are powers of two, and trials begin at multiples of them. So ranks whose trials have come apart, as
+ * many calls were begun before one was settled, meet in the trials of the rank with the longest distance, and agree again. Where no regrets come the
+ * distance doubles each time, whatever a rank has seen, so that trials stay the same calls on all ranks.
  *
  * A pure function of the costs that it is given: no clock, no other state. The caller serialises calls.
  */
@@ -57,15 +58,14 @@ struct weft_staging_choice {
     uint32_t first, period;              /* trials begin with this call, and so many apart, a power of two */
     uint32_t cost_ns[WEFT_STAGING_WAYS]; /* the least in this trial; 0: none */
     uint8_t taken;
-    uint8_t unchanged; /* trials since it was taken */
-
+    uint8_t unchanged;       /* trials since it was taken */
     uint8_t is_open;         /* the trial has begun, and is not settled */
     uint8_t settles_next;    /* its calls have begun */
     uint8_t is_staged_known; /* to all ranks, when they last settled: what staging takes */
 };
 
 /* For each way three bits, the first way's lowest: 0 where no rank has seen another that was faster by 5 %, more in steps up to 6, and 7 where a rank
- * does not know. Behind them two bits for the way that ranks have, of those the last, and one more: what is sent is never 0. */
+ * does not know. Behind them two bits: 1 for the first way where ranks have that, and so on, of those the last. 0: nothing was sent. */
 #define WEFT_STAGING_REGRET_BITS 3
 #define WEFT_STAGING_REGRET_MAX  7
 #define WEFT_STAGING_TAKEN_SHIFT (WEFT_STAGING_WAYS * WEFT_STAGING_REGRET_BITS)
