@@ -36,9 +36,11 @@ HOT_BYTES = 64 << 10          # up to here every call uses the same buffers, whe
 BUFFERS = ("same", "rotated", "written")  # perf/peers/loop.h
 NEAR_NS, FAR_NS = 130, 180    # one way of a cache line: processors nearer than this are near, farther than that far
 STATE_SAMPLES_MIN = 5         # for a figure of near processors, or of far ones
+TOUCH_BYTES = 64 << 10        # of the arenas, by each library in turn
 ARENA_BYTES = 64 << 20        # per direction and rank; at least two of the largest buffer
 TURN_US = 8000.0              # what a turn's timed calls take together, about
 SAMPLE_US = 50.0              # what a sample takes at least
+SAMPLES_MIN = 8               # in a turn, but for windows: a library that learns from its calls has few otherwise where they are long
 SIZE_SECONDS = 6.0            # what one size of one table takes at most, about
 REPEATS_MIN = 5
 START_SECONDS = 30
@@ -86,6 +88,7 @@ def start_table(table, build, folder, cpus, say):
         else:
             running.append(library)
     listener.close()
+    touch(running, table["arena"], say)
     return running
 
 
@@ -105,6 +108,16 @@ def ask(library, line):
     except OSError as error:
         raise libraries.Failed(str(error) or "no answer in time") from error
     return times
+
+
+def touch(running, arena_bytes, say):
+    """Writes all arenas for the first time, in turns: that all libraries get the same mixture of pages."""
+    for at in range(0, arena_bytes, TOUCH_BYTES):
+        for library in list(running):
+            try:
+                ask(library, f"touch {at} {TOUCH_BYTES}")
+            except libraries.Failed as error:
+                drop(running, library, error, say)
 
 
 def state_of(before_ns, after_ns):
@@ -130,18 +143,19 @@ class Cell:
         self.turns_us = []
         self.states_us = {"near": [], "far": []}
 
-    def calibrate(self):
+    def estimate_us(self):
+        """What a call takes, about."""
         ask(self.library, f"check {self.operation} {self.size} {self.variant}")
-        started = time.monotonic()
-        estimate_us = max(min(time for time, _ in take_turn(self.library, self.operation, self.size, 1, 3, 2, self.buffers,
-                                                            self.variant)), 0.01)
+        samples = take_turn(self.library, self.operation, self.size, 1, 3, 2, self.buffers, self.variant)
+        return max(min(time for time, _ in samples), 0.01) * PARTS.get(self.operation, 1)
+
+    def plan(self, estimate_us):
+        """How many calls a turn has, all entries alike: the first calls after the others' turns are slower than the later ones."""
         parts = PARTS.get(self.operation, 1)
-        estimate_us *= parts
         self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
-        self.samples = max(3 if parts == 1 else 1, min(50, round(TURN_US / (estimate_us * self.calls))))
+        self.samples = max(SAMPLES_MIN if parts == 1 else 1, min(50, round(TURN_US / (estimate_us * self.calls))))
         self.warmups = max(2 if parts == 1 else 1, min(200, round(500.0 / estimate_us)))
-        timed_us = estimate_us * (self.calls * self.samples + self.warmups)
-        return max(timed_us / 1e6, (time.monotonic() - started) / 2)
+        return self.calls * self.samples + self.warmups
 
     def turn(self):
         samples = take_turn(self.library, self.operation, self.size, self.calls, self.samples, self.warmups,
@@ -171,15 +185,18 @@ def drop(running, library, error, say):
 
 def run_size(running, operation, size, buffers, repeats, shuffle, say):
     """All entries of one operation at one size, in turns."""
-    cells, seconds = [], 0.0
+    cells, estimates_us, started = [], [], time.monotonic()
     for library in [library for library in running if operation in library.operations]:
         try:
             for label, variant in library.entries_of(operation).items():
                 cell = Cell(label, library, variant, operation, size, buffers)
-                seconds += cell.calibrate()
+                estimates_us.append(cell.estimate_us())
                 cells.append(cell)
         except libraries.Failed as error:
             drop(running, library, error, say)
+    seconds = (time.monotonic() - started) / 2
+    planned_us = [cell.plan(statistics.median(estimates_us)) * estimate_us for cell, estimate_us in zip(cells, estimates_us)]
+    seconds = max(seconds, sum(planned_us) / 1e6)
     repeats = max(min(repeats, REPEATS_MIN), min(repeats, int(SIZE_SECONDS / max(seconds, 1e-3))))
     for _ in range(repeats):
         shuffle.shuffle(cells)

@@ -7,6 +7,8 @@
  * turns alternate within milliseconds on a machine whose speed drifts.
  *
  *   driver:       hello LABEL RANK OPERATION,OPERATION,... VERSION\n
+ *   coordinator:  touch AT_BYTES SIZE_BYTES\n      this part of both arenas is written for the first time
+ *   driver:       times\n
  *   coordinator:  check OPERATION SIZE_BYTES VARIANT\n      one call from every root, the result compared as a whole
  *   driver:       times\n
  *   coordinator:  run OPERATION SIZE_BYTES CALLS SAMPLES WARMUPS BUFFERS VARIANT\n
@@ -18,7 +20,8 @@
  * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, says when main() began and when the
  * allreduce was done ("ready RANK NS NS\n", by the clock that all processes of the machine share), and ends.
  *
- * Buffers: one send and one receive arena per rank, allocated and touched by the rank once. BUFFERS is
+ * Buffers: one send and one receive arena per rank. The rank touches it first, a part at a time, in turns with the other libraries: the
+ * machine's first pages lie scattered and its later ones in one piece, which makes 8 MB slower or faster by a tenth. BUFFERS is
  *   same      every call uses the first pair: it is hot
  *   rotated   each call takes the next pair in the arenas, so that neither input nor output is in a cache from the call before when the
  *             arenas exceed the caches
@@ -165,10 +168,7 @@ static inline int peers_allocate(const struct peers_library *library, struct pee
         (size_t)strtoull(peers_environment("PEERS_ARENA", "67108864"), NULL, 10) / PEERS_PAGE * PEERS_PAGE;
     arena->memory = (float *)(library->allocate ? library->allocate(library->self, arena->bytes)
                                                 : aligned_alloc(PEERS_PAGE, arena->bytes));
-    if (!arena->memory)
-        return -1;
-    memset(arena->memory, 0, arena->bytes); /* touched by its rank first */
-    return 0;
+    return arena->memory ? 0 : -1;
 }
 
 /* Fills what goes out, from the arena's start. */
@@ -178,14 +178,22 @@ static inline void peers_fill(struct peers_arena *arena, int rank, size_t bytes,
         arena->memory[i] = peers_value(rank, i, weighted);
 }
 
+/* Writes what lies from at_bytes on, which nobody has touched. */
+static inline void peers_touch(struct peers_arenas *arenas, int rank, size_t at_bytes, size_t size_bytes)
+{
+    size_t all = arenas->send.bytes / sizeof(float), at = at_bytes / sizeof(float),
+           end = at + size_bytes / sizeof(float);
+    for (size_t i = at; i < end && i < all; i++) {
+        arenas->send.memory[i] = peers_value(rank, i, 0);
+        arenas->recv.memory[i] = 0;
+    }
+}
+
 static inline int peers_prepare(const struct peers_library *library, struct peers_arenas *arenas)
 {
     arenas->calls = 0;
     arenas->distance = peers_distance_open(library->rank, library->ranks);
-    if (peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0)
-        return -1;
-    peers_fill(&arenas->send, library->rank, arenas->send.bytes, 0);
-    return 0;
+    return peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0 ? -1 : 0;
 }
 
 /* How many messages of a window get a place of their own: all of them, or what the arena has room for. */
@@ -357,6 +365,11 @@ static inline int peers_serve_line(const struct peers_library *library, struct p
     static struct peers_sample samples[PEERS_SAMPLES_MAX];
     struct peers_turn turn;
     const char *problem = "the coordinator's line is malformed";
+    size_t at_bytes, size_bytes;
+    if (sscanf(line, "touch %zu %zu", &at_bytes, &size_bytes) == 2) {
+        peers_touch(arenas, library->rank, at_bytes, size_bytes);
+        return peers_answer(descriptor, samples, 0, NULL) != 0;
+    }
     int check = peers_parse(library, line, &turn);
     if (check >= 0 && turn.size_bytes > 0 &&
         turn.size_bytes *

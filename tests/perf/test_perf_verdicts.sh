@@ -89,6 +89,12 @@ class Library:
 answers = iter([[(1.0, 70, 71), (9.0, 300, 301)], [(2.0, 0, 0), (8.0, 0, 0)]])
 coordinate.ask = lambda library, line: [next(answers), next(answers)]
 assert coordinate.take_turn(Library, "pingpong", 8, 1, 2, 1, "same", 0) == [(2.0, "near"), (9.0, "far")]
+def plan(operation, estimate_us):
+    cell = coordinate.Cell("weft-mem", Library, 0, operation, 8, "same")
+    assert cell.plan(estimate_us) == cell.calls * cell.samples + cell.warmups
+    return cell.calls, cell.samples, cell.warmups
+assert [plan("pingpong", us) for us in (0.2, 100.0, 1000.0, 20000.0)] == [(250, 50, 200), (1, 50, 5), (1, 8, 2), (1, 8, 2)]
+assert plan("window", 20000.0) == (1, 1, 1)
 cell = coordinate.Cell("weft-mem", Library, 0, "pingpong", 8, "written")
 cell.warmups, cell.turns_us = 1, [3.0]
 cell.states_us = {"near": [5.0, 1.0, 2.0, 3.0, 4.0], "far": [9.0] * 4}
@@ -114,6 +120,37 @@ assert "# processors near, weft-mem: ahead of the best of openmpi, mpich, impi, 
 assert "# behind: pingpong, 512, buffers written: 1.06 times its time" in lines, lines
 targets = verdict.judge([table], str, "median")
 assert targets[0]["target"].startswith("buffers written: pingpong 8, "), targets[0]
+PYTHON
+check "all entries alike: the same number of calls, and buffers written in turns" <<'PYTHON'
+import coordinate, libraries, random
+class Library:
+    operations, processes = ("allreduce",), []
+    def __init__(self, name, time_us):
+        self.name, self.time_us = name, time_us
+    def entries_of(self, operation):
+        return {self.name: 0}
+    def log_tail(self):
+        return ""
+    def stop(self):
+        pass
+asked = []
+def ask(library, line):
+    asked.append((library.name, line))
+    if library.name == "gone":
+        raise libraries.Failed("it has gone")
+    words = line.split()
+    return [[(library.time_us, 0, 0)] * (int(words[4]) if words[0] == "run" else 0)]
+coordinate.ask = ask
+running = [Library("slow", 900.0), Library("middle", 100.0), Library("quick", 40.0)]
+rows = coordinate.run_size(running, "allreduce", 8, "same", 5, random.Random(1), print)
+plans = {(row["calls_per_sample"], row["samples_per_turn"], row["warmups_per_turn"]) for row in rows}
+assert len(rows) == 3 and plans == {(1, 50, 5)}, plans  # what 100 us lead to
+asked, said, running = [], [], [Library("a", 1.0), Library("gone", 1.0), Library("b", 1.0)]
+coordinate.touch(running, 2 * coordinate.TOUCH_BYTES, said.append)
+part = coordinate.TOUCH_BYTES
+assert asked == [("a", f"touch 0 {part}"), ("gone", f"touch 0 {part}"), ("b", f"touch 0 {part}"), ("a", f"touch {part} {part}"),
+                 ("b", f"touch {part} {part}")], asked
+assert [library.name for library in running] == ["a", "b"] and "gone failed" in said[0], said
 PYTHON
 check "beside bare sockets" <<'PYTHON'
 import contextlib, io, verdict
