@@ -117,7 +117,9 @@ int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label,
         work = malloc(sizeof *work);
     if (!work)
         return weft_fail(WEFT_NOMEM, "no memory for a work handle");
-    memset(work, 0, offsetof(struct weft_work, label));
+    size_t bytes = offsetof(struct weft_work, label);
+    __asm__("" : "+r"(bytes)); /* a length that gcc knows it clears with rep stos, which takes three times as long */
+    memset(work, 0, bytes);
     work->label[0] = '\0';
     work->comm = comm;
     work->context = comm->context;
