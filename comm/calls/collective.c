@@ -185,9 +185,9 @@ static int start(struct weft_comm *comm, const struct weft_operands *operands, c
         weft_context_unlock(comm->context);
         return status;
     }
-    weft_work_attend(work, 1); /* its beginning may be a good part of it */
+    weft_work_attend(work, 1, 0); /* its beginning may be a good part of it */
     status = start_now(comm, operands, how->stream, work);
-    weft_work_attend(work, 0);
+    weft_work_attend(work, 0, 0);
     weft_context_unlock(comm->context);
     if (status != WEFT_OK) {
         weft_work_discard(work);

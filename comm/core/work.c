@@ -118,7 +118,7 @@ int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label,
     if (!work)
         return weft_fail(WEFT_NOMEM, "no memory for a work handle");
     size_t bytes = offsetof(struct weft_work, label);
-    __asm__("" : "+r"(bytes)); /* a length that gcc knows it clears with rep stos, which takes three times as long */
+    __asm__("" : "+r"(bytes)); /* gcc clears what it knows the length of with rep stos, which takes longer */
     memset(work, 0, bytes);
     work->label[0] = '\0';
     work->comm = comm;
@@ -334,26 +334,27 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
     return status;
 }
 
-void weft_work_attend(struct weft_work *work, int waits)
+void weft_work_attend(struct weft_work *work, int waits, int64_t since_ns)
 {
     struct weft_exec_op *op = work->part_count == 1 ? weft_work_running(work) : NULL;
     work->is_awaited = waits;
     if (op)
-        weft_exec_op_waits(op, waits);
+        weft_exec_op_waits(op, waits, since_ns);
 }
 
-/* Looks, or waits. [lock] */
-static int await_end(struct weft_work *work, int64_t timeout_ms)
+/* Looks, or waits; since_ns: when its caller came. [lock] */
+static int await_end(struct weft_work *work, int64_t timeout_ms, int64_t since_ns)
 {
     int64_t deadline_ns = weft_deadline_ns(timeout_ms);
     int revoke = deadline_ns >= work->deadline_ns, status = WEFT_OK;
     weft_work_settle(work);
-    if (work->status == WEFT_AGAIN && timeout_ms == 0) {
-        look(work);
-    } else if (work->status == WEFT_AGAIN) {
-        weft_work_attend(work, 1);
-        status = drive(work, revoke ? work->deadline_ns : deadline_ns, revoke);
-        weft_work_attend(work, 0);
+    if (work->status == WEFT_AGAIN) {
+        weft_work_attend(work, 1, since_ns);
+        if (timeout_ms == 0)
+            look(work);
+        else
+            status = drive(work, revoke ? work->deadline_ns : deadline_ns, revoke);
+        weft_work_attend(work, 0, 0);
     }
     weft_work_settle(work);
     if (work->status == WEFT_AGAIN && timeout_ms == 0)
@@ -377,8 +378,10 @@ int weft_work_wait(weft_work *work, int64_t timeout_ms)
             return status;
     } else if (work->status == WEFT_AGAIN) {
         struct weft_context *context = work->context;
+        /* Who has the lock may be copying for it. */
+        int64_t since_ns = work->is_message ? 0 : weft_clock_ns();
         weft_context_lock(context);
-        status = await_end(work, timeout_ms);
+        status = await_end(work, timeout_ms, since_ns);
         weft_context_unlock(context);
         if (work->status == WEFT_AGAIN)
             return status;

@@ -66,8 +66,9 @@ struct weft_work {
 int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **work);
 /* It has ended, with status: says so to whom it concerns. [lock] */
 void weft_work_end(struct weft_work *work, int status);
-/* [lock] Its caller waits for it, in the call that starts it too, or does so no more. Of a list the parts begin one after the other, and none stages. */
-void weft_work_attend(struct weft_work *work, int waits);
+/* [lock] Its caller waits for it, in the call that starts it too, or while it looks, or does so no more. since_ns: since when it waits, 0: since now.
+ * Of a list the parts begin one after the other, and none stages. */
+void weft_work_attend(struct weft_work *work, int waits, int64_t since_ns);
 /* Of a message, or two. */
 int weft_work_message_status(const struct weft_work *work);
 /* The hook of a work's requests. [lock] */

@@ -255,8 +255,9 @@ static inline int weft_exec_op_status(const struct weft_exec_op *op)
     return *(const int *)(const void *)op;
 }
 void weft_exec_op_free(struct weft_exec_op *op);
-/* Its caller waits for it from now on, or does so no more; at first he does. What is started and waited for at once may stage (trials.h). */
-void weft_exec_op_waits(struct weft_exec_op *op, int waits);
+/* Its caller waits for it from since_ns on, 0: from now on, or does so no more; at first he does. What is started and waited for at once may stage
+ * (trials.h). */
+void weft_exec_op_waits(struct weft_exec_op *op, int waits, int64_t since_ns);
 
 /* Retries what was blocked (a full link, a link coming up). Returns how many steps moved. */
 int weft_exec_progress(struct weft_exec *exec);

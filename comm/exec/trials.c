@@ -53,7 +53,7 @@ void weft_trial_hear(struct weft_exec_op *op, const struct weft_wire_header *hea
     trial->regrets = weft_staging_regrets_join(trial->regrets, header->flags >> WEFT_WIRE_REGRETS_SHIFT);
 }
 
-void weft_exec_op_waits(struct weft_exec_op *op, int waits)
+void weft_exec_op_waits(struct weft_exec_op *op, int waits, int64_t since_ns)
 {
     struct weft_trial *trial = &op->window->trial;
     if (!trial->begun_ns || !op->request.call.started || op->status != WEFT_AGAIN)
@@ -61,7 +61,7 @@ void weft_exec_op_waits(struct weft_exec_op *op, int waits)
     int64_t now_ns = weft_clock_ns();
     if (trial->waits_ns)
         trial->waited_ns += now_ns - trial->waits_ns;
-    trial->waits_ns = waits ? now_ns : 0;
+    trial->waits_ns = !waits ? 0 : since_ns ? since_ns : now_ns;
 }
 
 /* Whether a caller has waited nearly from its beginning to its end; and counts that. */

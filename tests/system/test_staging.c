@@ -27,14 +27,14 @@
 #define MAX 4
 
 enum memory { ORDINARY, MAPPED };
-enum started { WAITS = -1, LOOKS = -2, WAITS_LONG = -3, WAITS_LATE = -4 };
+enum started { WAITS = -1, LOOKS = -2, WAITS_LONG = -3, WAITS_LATE = -4, POLLS = -5 };
 
 struct scene {
     const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
     const char *collective;
     enum memory memory;
     int stages;  /* expected */
-    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look. Rank 0 starts
+    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look now and then; POLLS: look all the time. Rank 0 starts
                   * all, and time passes there while it waits, WAITS_LONG, or before, WAITS_LATE; the others call when it has */
 };
 
@@ -67,15 +67,18 @@ static _Atomic int *forbidden;  /* shared: is_forbidden() */
 static _Atomic int *passed;     /* shared: calls of rank 0 in which time has passed */
 static _Thread_local int looks; /* of this thread at the clock, until it has passed; 0: it does not */
 
-#define PASSES_NS  INT64_C(1000000000)
-#define LOOKS_LONG 8 /* by then it waits */
+#define PASSES_NS    INT64_C(1000000000)
+#define BRIEF_NS     1000
+#define LOOKS_LONG   8 /* by then it waits */
+#define LOOKS_WITHIN 4 /* of weft_work_wait() at the clock: time passes in it */
+static int64_t passes_ns = PASSES_NS;
 
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 
 static void pass_time(void)
 {
-    stands_ns += PASSES_NS;
+    stands_ns += passes_ns;
     ++*passed;
 }
 
@@ -120,6 +123,22 @@ static int run_apart(weft_work *work, const struct scene *scene)
     return 0;
 }
 
+/* Time passes between looks, or in them. */
+static int look_on(weft_work *work, const struct scene *scene)
+{
+    int status;
+    passes_ns = BRIEF_NS;
+    do {
+        if (scene->started == LOOKS)
+            pass_time();
+        else
+            looks = LOOKS_WITHIN;
+        status = weft_work_wait(work, 0);
+        looks = 0;
+    } while (status == WEFT_AGAIN);
+    return status;
+}
+
 /* The trials' calls: in place, and staged. From results of 1 MB on three calls more are staged, whose results go past the caches. */
 static int is_in_place(int number, int second)
 {
@@ -151,15 +170,15 @@ static int run_call(const struct job *job, const struct scene *scene, int32_t *s
     memset(recv, 0xff, sizeof *recv * COUNT * (size_t)ranks);
     if (strcmp(scene->collective, "allreduce") == 0) {
         weft_work *work = NULL;
-        int apart = scene->started <= WAITS_LONG;
+        int apart = scene->started == WAITS_LONG || scene->started == WAITS_LATE;
         int starts = apart ? !rank : scene->started < 0 || (number < scene->started && !rank);
         CHECK(!apart || !rank || await_rank_0(number) == 0);
-        stop_clock(scene->started == WAITS || (apart && !rank));
+        int only_looks = scene->started == LOOKS || scene->started == POLLS;
+        stop_clock(scene->started == WAITS || only_looks || (apart && !rank));
         CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM,
                                 starts ? WEFT_START(&work) : NULL));
         CHECK(!apart || rank || run_apart(work, scene) == 0);
-        while (scene->started == LOOKS && weft_work_wait(work, 0) == WEFT_AGAIN)
-            ;
+        CHECK(!only_looks || look_on(work, scene) == WEFT_OK);
         CHECK(!starts || weft_work_wait(work, -1) == WEFT_OK);
         stop_clock(0);
         CHECK(!starts || weft_work_free(work) == WEFT_OK);
@@ -273,6 +292,7 @@ static void test_counts_all(void **state)
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 2);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 3);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS_LONG}, 3);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, POLLS}, 2);
 }
 
 /* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and started calls that nobody waits for. */
