@@ -193,7 +193,8 @@ static inline int peers_prepare(const struct peers_library *library, struct peer
 {
     arenas->calls = 0;
     arenas->distance = peers_distance_open(library->rank, library->ranks);
-    return peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0 ? -1 : 0;
+    return peers_allocate(library, &arenas->send) != 0 || peers_allocate(library, &arenas->recv) != 0 ? -1
+                                                                                                      : 0;
 }
 
 /* How many messages of a window get a place of their own: all of them, or what the arena has room for. */
