@@ -37,7 +37,7 @@ static int start_plan(struct queued_collective *kept)
     if (weft_exec_is_full(comm->exec))
         return WEFT_AGAIN;
     int status = weft_comm_check(comm);
-    queued->call.unattended = !work->is_awaited;
+    queued->call.unattended = !work->waiters;
     if (status == WEFT_OK)
         status = weft_part_start(comm, &kept->operands, &queued->call, NULL, &work->only);
     if (status != WEFT_OK)

@@ -337,8 +337,9 @@ static int drive(struct weft_work *work, int64_t deadline_ns, int revoke)
 void weft_work_attend(struct weft_work *work, int waits, int64_t since_ns)
 {
     struct weft_exec_op *op = work->part_count == 1 ? weft_work_running(work) : NULL;
-    work->is_awaited = waits;
-    if (op)
+    int before = work->waiters;
+    work->waiters += waits ? 1 : -1;
+    if (op && (before == 0 || work->waiters == 0)) /* what several threads wait is not counted twice */
         weft_exec_op_waits(op, waits, since_ns);
 }
 

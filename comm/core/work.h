@@ -55,7 +55,7 @@ struct weft_work {
     atomic_int signals;         /* the context's descriptor */
     int is_owned;               /* somebody waits for it, or frees it */
     int is_quiet;               /* [lock] weft's own thread is not awake for it */
-    int is_awaited;             /* [lock] its caller waits for it, or is starting it */
+    int waiters;                /* [lock] threads that start it, wait for it or look at it now */
     int is_watched;             /* [lock] in the context's list */
     struct weft_work *watched_next, *watched_previous;
     char label[WEFT_LABEL_BYTES]; /* "" none */
@@ -66,8 +66,8 @@ struct weft_work {
 int weft_work_new(struct weft_comm *comm, int64_t timeout_ms, const char *label, struct weft_work **work);
 /* It has ended, with status: says so to whom it concerns. [lock] */
 void weft_work_end(struct weft_work *work, int status);
-/* [lock] Its caller waits for it, in the call that starts it too, or while it looks, or does so no more. since_ns: since when it waits, 0: since now.
- * Of a list the parts begin one after the other, and none stages. */
+/* A thread starts it, waits for it or looks at it: from since_ns on, 0: from now on. waits 0: it does so no more. Of a list the parts begin one after
+ * the other, and none stages. [lock] */
 void weft_work_attend(struct weft_work *work, int waits, int64_t since_ns);
 /* Of a message, or two. */
 int weft_work_message_status(const struct weft_work *work);

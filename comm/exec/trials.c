@@ -59,9 +59,14 @@ void weft_exec_op_waits(struct weft_exec_op *op, int waits, int64_t since_ns)
     if (!trial->begun_ns || !op->request.call.started || op->status != WEFT_AGAIN)
         return;
     int64_t now_ns = weft_clock_ns();
-    if (trial->waits_ns)
+    if (trial->waits_ns) {
         trial->waited_ns += now_ns - trial->waits_ns;
-    trial->waits_ns = !waits ? 0 : since_ns ? since_ns : now_ns;
+        trial->left_ns = now_ns;
+    }
+    if (!since_ns)
+        since_ns = now_ns;
+    int64_t least_ns = trial->left_ns > trial->begun_ns ? trial->left_ns : trial->begun_ns;
+    trial->waits_ns = !waits ? 0 : since_ns > least_ns ? since_ns : least_ns;
 }
 
 /* Whether a caller has waited nearly from its beginning to its end; and counts that. */

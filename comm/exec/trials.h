@@ -20,7 +20,8 @@ struct weft_trial {
     uint8_t lacks_staging;       /* some should be, and are not; or none may, as nobody waits for it */
     uint32_t regrets;            /* of it and its peers, in a call that settles; otherwise 0 */
     int64_t begun_ns;            /* 0: it does not count */
-    int64_t waits_ns, waited_ns; /* since when a caller waits, 0: none does; and has waited before */
+    int64_t waits_ns, waited_ns; /* since when a caller waits, 0: none does; and has waited before, */
+    int64_t left_ns;             /* until then */
     size_t bytes;                /* of the call */
 };
 

@@ -150,7 +150,7 @@ class Cell:
         return max(min(time for time, _ in samples), 0.01) * PARTS.get(self.operation, 1)
 
     def plan(self, estimate_us):
-        """How many calls a turn has, all entries alike: the first calls after the others' turns are slower than the later ones."""
+        """How many calls a turn has, the same for all entries of a size. Returns it."""
         parts = PARTS.get(self.operation, 1)
         self.calls = max(1, min(1000, round(SAMPLE_US / estimate_us)))
         self.samples = max(SAMPLES_MIN if parts == 1 else 1, min(50, round(TURN_US / (estimate_us * self.calls))))

@@ -20,8 +20,8 @@
  * With PEERS_INIT the driver takes no turns: it does one allreduce of 8 bytes, says when main() began and when the
  * allreduce was done ("ready RANK NS NS\n", by the clock that all processes of the machine share), and ends.
  *
- * Buffers: one send and one receive arena per rank. The rank touches it first, a part at a time, in turns with the other libraries: the
- * machine's first pages lie scattered and its later ones in one piece, which makes 8 MB slower or faster by a tenth. BUFFERS is
+ * Buffers: one send and one receive arena per rank. The rank writes them first, a part at a time, in turns with the other libraries: with the
+ * pages that come first 8 MB took up to a tenth longer than with later ones. BUFFERS is
  *   same      every call uses the first pair: it is hot
  *   rotated   each call takes the next pair in the arenas, so that neither input nor output is in a cache from the call before when the
  *             arenas exceed the caches

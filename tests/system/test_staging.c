@@ -34,8 +34,8 @@ struct scene {
     const char *collective;
     enum memory memory;
     int stages;  /* expected */
-    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look now and then; POLLS: look all the time. Rank 0 starts
-                  * all, and time passes there while it waits, WAITS_LONG, or before, WAITS_LATE; the others call when it has */
+    int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look now and then;
+                  * POLLS: look all the time. Rank 0 starts all, and time passes there while it waits, WAITS_LONG, or before, WAITS_LATE; the others call when it has */
 };
 
 static int streamed; /* copies past the caches */
@@ -248,6 +248,7 @@ static int body(int rank, int ranks, void *arg)
             CHECK(streamed >= ranks); /* the own block as well */
         streamed = 0;
     }
+    CHECK(scene->started != POLLS || *passed > 0);
     weft_description description = WEFT_DESCRIPTION_INIT;
     CHECK_OK(weft_comm_describe(job.comm, scene->collective, NULL, NULL, COUNT, WEFT_INT32, WEFT_SUM, 0,
                                 &description));
