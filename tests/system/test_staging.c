@@ -2,7 +2,9 @@
 /* build: wrap weft_copy_streaming weft_staging_observe clock_gettime */
 /* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, whatever each has measured, and the bits are right
  * whatever each does. */
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +29,15 @@
 #define MAX 4
 
 enum memory { ORDINARY, MAPPED };
-enum started { WAITS = -1, LOOKS = -2, WAITS_LONG = -3, WAITS_LATE = -4, POLLS = -5 };
+enum started {
+    WAITS = -1,
+    LOOKS = -2,
+    POLLS = -3,
+    WAITS_LATE = -4, /* these, at rank 0 */
+    WAITS_LONG = -5,
+    TWO_WAIT = -6,
+    LOCKED_OUT = -7
+};
 
 struct scene {
     const char *way; /* WEFT_WAY_SHM of all ranks; NULL: of rank 0 "pull", of the others "auto" */
@@ -35,7 +45,8 @@ struct scene {
     enum memory memory;
     int stages;  /* expected */
     int started; /* so many of the first calls rank 0 starts, and waits for them at once; WAITS: all start all, and do so; LOOKS: and only look now and then;
-                  * POLLS: look all the time. Rank 0 starts all, and time passes there while it waits, WAITS_LONG, or before, WAITS_LATE; the others call when it has */
+                  * POLLS: look all the time. Rank 0 starts all, and time passes there before it waits, WAITS_LATE, or while it does, WAITS_LONG; after it has
+                  * looked at what its other thread waits for, TWO_WAIT; or while that one keeps it from the lock, LOCKED_OUT. The others call when it has. */
 };
 
 static int streamed; /* copies past the caches */
@@ -65,7 +76,8 @@ void __wrap_weft_staging_observe(struct weft_staging *staging, enum weft_collect
 static _Atomic int64_t stands_ns;
 static _Atomic int *forbidden;  /* shared: is_forbidden() */
 static _Atomic int *passed;     /* shared: calls of rank 0 in which time has passed */
-static _Thread_local int looks; /* of this thread at the clock, until it has passed; 0: it does not */
+static _Thread_local int looks; /* of this thread at the clock, until at_look() is called; 0: it is not */
+static _Thread_local void (*at_look)(void);
 
 #define PASSES_NS    INT64_C(1000000000)
 #define BRIEF_NS     1000
@@ -89,7 +101,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *now)
     if (at_ns && id == CLOCK_MONOTONIC)
         *now = (struct timespec){at_ns / 1000000000, at_ns % 1000000000};
     if (looks && --looks == 0)
-        pass_time();
+        at_look();
     return status;
 }
 
@@ -111,13 +123,86 @@ static int await_rank_0(int number)
     return 0;
 }
 
-/* Rank 0 starts, and waits as the scene says. */
-static int run_apart(weft_work *work, const struct scene *scene)
+/* What this thread and the other one of rank 0 have got to. */
+static sem_t other_is_in, this_is_in;
+
+static void look_at_nth(int n, void (*then)(void))
 {
+    looks = n;
+    at_look = then;
+}
+
+static void say_other_is_in(void)
+{
+    sem_post(&other_is_in);
+}
+
+static void say_this_is_in(void)
+{
+    sem_post(&this_is_in);
+}
+
+static void pass_time_with_lock(void)
+{
+    sem_post(&other_is_in);
+    sem_wait(&this_is_in);
+    pass_time();
+}
+
+static void *wait_too(void *work)
+{
+    look_at_nth(LOOKS_LONG, say_other_is_in);
+    return weft_work_wait(work, -1) == WEFT_OK && looks == 0 ? work : NULL;
+}
+
+static void *look_at_another(void *work)
+{
+    look_at_nth(1, pass_time_with_lock);
+    return weft_work_wait(work, 0) == WEFT_AGAIN && looks == 0 ? work : NULL;
+}
+
+/* This thread looks at what the other one waits for, and time passes when it has. */
+static int wait_beside(weft_work *work)
+{
+    pthread_t other;
+    void *went_well;
+    CHECK(pthread_create(&other, NULL, wait_too, work) == 0);
+    sem_wait(&other_is_in);
+    CHECK(weft_work_wait(work, 0) == WEFT_AGAIN);
+    pass_time();
+    CHECK(pthread_join(other, &went_well) == 0 && went_well);
+    return 0;
+}
+
+/* The other thread has the lock, as it looks at something else, and time passes when this one has come to wait. */
+static int wait_for_lock(const struct job *job, weft_work *work)
+{
+    pthread_t other;
+    void *went_well;
+    char byte;
+    weft_work *another = NULL;
+    CHECK_OK(weft_recv(job->comm, &byte, 1, WEFT_UINT8, 1, 1, NULL, WEFT_START(&another)));
+    CHECK(pthread_create(&other, NULL, look_at_another, another) == 0);
+    sem_wait(&other_is_in);
+    look_at_nth(1, say_this_is_in);
+    CHECK_OK(weft_work_wait(work, -1));
+    CHECK(pthread_join(other, &went_well) == 0 && went_well);
+    CHECK_OK(weft_work_cancel(another));
+    CHECK(weft_work_free(another) == WEFT_CANCELLED);
+    return 0;
+}
+
+/* Rank 0 starts, and waits as the scene says. */
+static int run_apart(const struct job *job, weft_work *work, const struct scene *scene)
+{
+    if (scene->started == TWO_WAIT)
+        return wait_beside(work);
+    if (scene->started == LOCKED_OUT)
+        return wait_for_lock(job, work);
     if (scene->started == WAITS_LATE)
         pass_time();
     else
-        looks = LOOKS_LONG;
+        look_at_nth(LOOKS_LONG, pass_time);
     CHECK_OK(weft_work_wait(work, -1));
     CHECK(looks == 0);
     return 0;
@@ -132,7 +217,7 @@ static int look_on(weft_work *work, const struct scene *scene)
         if (scene->started == LOOKS)
             pass_time();
         else
-            looks = LOOKS_WITHIN;
+            look_at_nth(LOOKS_WITHIN, pass_time);
         status = weft_work_wait(work, 0);
         looks = 0;
     } while (status == WEFT_AGAIN);
@@ -170,14 +255,14 @@ static int run_call(const struct job *job, const struct scene *scene, int32_t *s
     memset(recv, 0xff, sizeof *recv * COUNT * (size_t)ranks);
     if (strcmp(scene->collective, "allreduce") == 0) {
         weft_work *work = NULL;
-        int apart = scene->started == WAITS_LONG || scene->started == WAITS_LATE;
+        int apart = scene->started <= WAITS_LATE;
         int starts = apart ? !rank : scene->started < 0 || (number < scene->started && !rank);
         CHECK(!apart || !rank || await_rank_0(number) == 0);
         int only_looks = scene->started == LOOKS || scene->started == POLLS;
         stop_clock(scene->started == WAITS || only_looks || (apart && !rank));
         CHECK_OK(weft_allreduce(job->comm, send, recv, COUNT, WEFT_INT32, WEFT_SUM,
                                 starts ? WEFT_START(&work) : NULL));
-        CHECK(!apart || rank || run_apart(work, scene) == 0);
+        CHECK(!apart || rank || run_apart(job, work, scene) == 0);
         CHECK(!only_looks || look_on(work, scene) == WEFT_OK);
         CHECK(!starts || weft_work_wait(work, -1) == WEFT_OK);
         stop_clock(0);
@@ -284,7 +369,8 @@ static void test_by_number(void **state)
     }
 }
 
-/* Also of those that are started, where callers wait at once. */
+/* Also of those that are started, where callers wait at once. Of two ranks a started allreduce begins when the other one has called; so where time passes
+ * before that there are three. */
 static void test_counts_all(void **state)
 {
     (void)state;
@@ -294,6 +380,8 @@ static void test_counts_all(void **state)
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS}, 3);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, WAITS_LONG}, 3);
     run(&(struct scene){"auto", "allreduce", ORDINARY, 1, POLLS}, 2);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, TWO_WAIT}, 3);
+    run(&(struct scene){"auto", "allreduce", ORDINARY, 1, LOCKED_OUT}, 3);
 }
 
 /* A root's memory, memory of weft_mem_alloc(), where a way is fixed, and started calls that nobody waits for. */
@@ -397,6 +485,8 @@ int main(void)
     if (passed == MAP_FAILED)
         return 1;
     forbidden = passed + 1;
+    if (sem_init(&other_is_in, 0, 0) != 0 || sem_init(&this_is_in, 0, 0) != 0)
+        return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_number), cmocka_unit_test(test_never),
                                        cmocka_unit_test(test_counts_all), cmocka_unit_test(test_mixed),
                                        cmocka_unit_test(test_agree)};
