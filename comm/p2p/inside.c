@@ -17,14 +17,14 @@ int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const
                          int *is_timed)
 {
     int timed;
-    if (peer->decided || !p2p->options.context || weft_memory_is_shared(p2p->options.context, memory, bytes))
+    if (!p2p->options.context || weft_memory_is_shared(p2p->options.context, memory, bytes))
         return 0;
-    if (weft_choice_next(&peer->inside, &timed) == WEFT_P2P_INSIDE) {
-        *is_timed = timed;
-        return 1;
+    if (peer->decided == WEFT_P2P_UNDECIDED) {
+        int is_inside = weft_choice_next(&peer->inside, &timed) == WEFT_P2P_INSIDE;
+        peer->decided = (uint8_t)((is_inside ? WEFT_P2P_DECIDED_INSIDE : WEFT_P2P_DECIDED) + (timed != 0));
     }
-    peer->decided = timed ? WEFT_P2P_DECIDED_TIMED : WEFT_P2P_DECIDED;
-    return 0;
+    *is_timed = peer->decided == WEFT_P2P_DECIDED_INSIDE_TIMED;
+    return peer->decided >= WEFT_P2P_DECIDED_INSIDE;
 }
 
 static int64_t scale(int64_t cost_ns, size_t bytes)

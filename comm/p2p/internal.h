@@ -66,7 +66,7 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
-    uint8_t decided;       /* the message at hand is to be announced: enum weft_p2p_decided */
+    uint8_t decided;       /* how the message at hand goes, until it has: enum weft_p2p_decided */
     uint8_t until_timed;   /* messages a little above the eager limit that come inside, before one is timed */
     uint8_t is_read_due;   /* the peer is to hear soon what that takes, */
     uint8_t is_read_known; /* as the first time */
@@ -79,7 +79,13 @@ struct weft_p2p_peer {
 #define WEFT_P2P_TIMED_BYTES 4096 /* messages inside of others that are timed are at least so long */
 
 enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };
-enum weft_p2p_decided { WEFT_P2P_UNDECIDED, WEFT_P2P_DECIDED, WEFT_P2P_DECIDED_TIMED };
+enum weft_p2p_decided {
+    WEFT_P2P_UNDECIDED,
+    WEFT_P2P_DECIDED, /* announced */
+    WEFT_P2P_DECIDED_TIMED,
+    WEFT_P2P_DECIDED_INSIDE,
+    WEFT_P2P_DECIDED_INSIDE_TIMED
+};
 
 struct weft_p2p {
     struct weft_p2p_options options;
@@ -121,8 +127,8 @@ void weft_p2p_copy_local(struct weft_p2p *p2p, struct weft_request *receive, str
 void weft_p2p_copies_stop(struct weft_p2p *p2p);
 
 /* inside.c */
-/* Whether a message a little above the eager limit goes inside one of the link's, rather than announced. *is_timed becomes 1 where
- * weft_p2p_went_inside() is to hear of it. */
+/* Whether a message a little above the eager limit goes inside one of the link's, rather than announced. The answer stays the same until it has gone:
+ * it may have to wait for room in the link. *is_timed becomes 1 where weft_p2p_went_inside() is to hear of it. */
 int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const void *memory, size_t bytes,
                          int *is_timed);
 /* One like that has come, and has been copied in so long. */

@@ -82,8 +82,11 @@ static inline int post_tagged(struct weft_p2p *p2p, struct weft_p2p_peer *peer,
     int status = weft_p2p_post(p2p, link, WEFT_WIRE_TAGGED, &header, memory, bytes);
     if (status == WEFT_OK)
         peer->credit[space] -= (uint32_t)bytes + WEFT_P2P_COST;
-    if (__builtin_expect(is_timed, 0) && status == WEFT_OK)
-        weft_p2p_went_inside(peer, bytes, weft_clock_ns() - begun_ns);
+    if (__builtin_expect(peer->decided, 0) && status == WEFT_OK && space == WEFT_SPACE_USER) {
+        peer->decided = WEFT_P2P_UNDECIDED;
+        if (is_timed)
+            weft_p2p_went_inside(peer, bytes, weft_clock_ns() - begun_ns);
+    }
     return status;
 }
 

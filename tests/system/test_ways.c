@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap process_vm_readv */
+/* build: wrap process_vm_readv weft_p2p_went_inside weft_p2p_inside_observe weft_choice_next */
 /* Which way ordinary memory takes between ranks of one host: what WEFT_WAY_SHM says, and otherwise what the reader finds faster by trying. Seen by
  * the system calls. */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -15,6 +16,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/choice.h"
+#include "comm/p2p/internal.h"
 #include "tests/support/job.h"
 #include "tests/support/process_vm.h"
 #include "tests/support/ranks.h"
@@ -25,7 +28,7 @@
 #define PAGE   4096 /* less is read when ranks look whether they can */
 
 static struct {
-    atomic_int pulled, refused, forbids;
+    atomic_int pulled, refused, forbids, is_full;
 } * seen;
 
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
@@ -172,26 +175,60 @@ static void test_described(void **state)
 
 /* --- a little above the eager limit: inside a message, or announced */
 
-#define LITTLE 8192
+#define LITTLE  8192
+#define SLOW_NS 10000000 /* longer than anything here takes */
+#define QUEUED  60       /* messages, of which a ring has room for a few */
+
+/* What either way takes, in place of what it did take; 0: what it did. */
+static int64_t inside_ns, announced_ns;
+static int asked; /* how a message goes */
+
+void __real_weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
+void __wrap_weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns);
+void __wrap_weft_p2p_went_inside(struct weft_p2p_peer *peer, size_t bytes, int64_t taken_ns)
+{
+    __real_weft_p2p_went_inside(peer, bytes, inside_ns ? inside_ns : taken_ns);
+}
+
+void __real_weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns);
+void __wrap_weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns);
+void __wrap_weft_p2p_inside_observe(struct weft_p2p_peer *peer, size_t bytes, int64_t cost_ns)
+{
+    __real_weft_p2p_inside_observe(peer, bytes, cost_ns && announced_ns ? announced_ns : cost_ns);
+}
+
+uint8_t __real_weft_choice_next(struct weft_choice *choice, int *is_timed);
+uint8_t __wrap_weft_choice_next(struct weft_choice *choice, int *is_timed);
+uint8_t __wrap_weft_choice_next(struct weft_choice *choice, int *is_timed)
+{
+    asked++;
+    return __real_weft_choice_next(choice, is_timed);
+}
+
+static int exchange_little(const struct job *job, int rank)
+{
+    uint8_t send[LITTLE], recv[LITTLE];
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(send, round + rank, LITTLE);
+        memset(recv, 0xff, LITTLE);
+        if (rank == 0)
+            CHECK_OK(weft_send(job->comm, send, LITTLE, WEFT_UINT8, 1, 0, NULL));
+        CHECK_OK(weft_recv(job->comm, recv, LITTLE, WEFT_UINT8, !rank, 0, NULL, NULL));
+        if (rank == 1)
+            CHECK_OK(weft_send(job->comm, send, LITTLE, WEFT_UINT8, 0, 0, NULL));
+        for (int i = 0; i < LITTLE; i++)
+            CHECK(recv[i] == (uint8_t)(round + !rank));
+    }
+    return 0;
+}
 
 static int little_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
     struct job job;
-    uint8_t send[LITTLE], recv[LITTLE];
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     CHECK_OK(job_open(&job, "shm", NULL));
-    for (int round = 0; round < ROUNDS; round++) {
-        memset(send, round + rank, LITTLE);
-        memset(recv, 0xff, LITTLE);
-        if (rank == 0)
-            CHECK_OK(weft_send(job.comm, send, LITTLE, WEFT_UINT8, 1, 0, NULL));
-        CHECK_OK(weft_recv(job.comm, recv, LITTLE, WEFT_UINT8, !rank, 0, NULL, NULL));
-        if (rank == 1)
-            CHECK_OK(weft_send(job.comm, send, LITTLE, WEFT_UINT8, 0, 0, NULL));
-        for (int i = 0; i < LITTLE; i++)
-            CHECK(recv[i] == (uint8_t)(round + !rank));
-    }
+    CHECK(exchange_little(&job, rank) == 0);
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     ((uint64_t *)arg)[rank] = stats.bytes_eager;
     CHECK_OK(job_close(&job));
@@ -207,17 +244,67 @@ static void test_little(void **state)
     assert_int_equal(test_ranks_fork(2, little_body, bytes), 0);
     assert_int_equal(bytes[0] + bytes[1], 0);
     unsetenv("WEFT_WAY_SHM");
+    announced_ns = SLOW_NS;
     assert_int_equal(test_ranks_fork(2, little_body, bytes), 0);
-    assert_in_range(bytes[0] + bytes[1], 2 * 3 * LITTLE, 2 * ROUNDS * LITTLE);
+    for (int rank = 0; rank < 2; rank++)
+        assert_in_range(bytes[rank], ROUNDS * LITTLE / 4 * 3, ROUNDS * LITTLE);
+    inside_ns = SLOW_NS;
+    announced_ns = 1000;
+    assert_int_equal(test_ranks_fork(2, little_body, bytes), 0);
+    for (int rank = 0; rank < 2; rank++)
+        assert_in_range(bytes[rank], 3 * LITTLE, ROUNDS * LITTLE / 8);
+    inside_ns = announced_ns = 0;
+}
+
+/* --- it is asked once how a message goes, however often that is tried before the link has room */
+
+static int queued_body(int rank, int ranks, void *arg)
+{
+    static uint8_t memory[QUEUED][LITTLE];
+    weft_work *works[QUEUED] = {NULL};
+    struct job job;
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK(exchange_little(&job, rank) == 0);
+    asked = 0;
+    for (int i = 0; rank == 0 && i < QUEUED; i++) {
+        memset(memory[i], i, LITTLE);
+        CHECK_OK(weft_send(job.comm, memory[i], LITTLE, WEFT_UINT8, 1, 0, WEFT_START(&works[i])));
+    }
+    for (int i = 0; rank == 0 && i < 1000; i++)
+        CHECK(weft_work_wait(works[QUEUED - 1], 0) == WEFT_AGAIN);
+    if (rank == 0)
+        seen->is_full = 1;
+    while (!seen->is_full)
+        sched_yield();
+    for (int i = 0; rank == 1 && i < QUEUED; i++) {
+        CHECK_OK(weft_recv(job.comm, memory[i], LITTLE, WEFT_UINT8, 0, 0, NULL, NULL));
+        for (int at = 0; at < LITTLE; at++)
+            CHECK(memory[i][at] == (uint8_t)i);
+    }
+    for (int i = 0; rank == 0 && i < QUEUED; i++) {
+        CHECK_OK(weft_work_wait(works[i], -1));
+        CHECK_OK(weft_work_free(works[i]));
+    }
+    CHECK(rank || asked == QUEUED);
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_asked_once(void **state)
+{
+    (void)state;
+    seen->is_full = 0;
+    announced_ns = SLOW_NS;
+    assert_int_equal(test_ranks_fork(2, queued_body, NULL), 0);
+    announced_ns = 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pull),
-        cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_described),
-        cmocka_unit_test(test_little),
+        cmocka_unit_test(test_pull),   cmocka_unit_test(test_auto),       cmocka_unit_test(test_described),
+        cmocka_unit_test(test_little), cmocka_unit_test(test_asked_once),
     };
     seen = test_ranks_shared(sizeof *seen);
     return cmocka_run_group_tests(tests, NULL, NULL);
