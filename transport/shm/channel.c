@@ -58,8 +58,8 @@ static int hello_take(struct shm_channel *channel, const struct shm_frame *hello
     if (status)
         return status;
     /* The receiver touches the pages first, so that they lie near it. */
-    status =
-        shm_memfd_map(transport, fds[0], SHM_RING_BYTES, 1, SHM_RING_CONTROL + SHM_RING_RECORDS, &memory);
+    status = shm_memfd_map(transport, fds[0], SHM_RING_BYTES, 1,
+                           SHM_RING_CONTROL + SHM_RING_RECORDS + SHM_FEED_MARKS_BYTES, &memory);
     if (status)
         return status;
     struct shm_frame reply = {.magic = SHM_FRAME_MAGIC,

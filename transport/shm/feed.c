@@ -129,7 +129,7 @@ static void make_room(struct weft_transport *transport, int64_t now_ns)
         give_back(idle);
 }
 
-/* Now, rather than with a signal where there is none: a kernel before 5.14 cannot. */
+/* Now, rather than with a signal where there is none: a kernel before 5.14 cannot. Where there are some they go back. */
 static int get_blocks(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
@@ -137,8 +137,11 @@ static int get_blocks(struct weft_link *link)
         make_room(transport, weft_clock_about_ns());
     if (transport->fed_links == FED_LINKS)
         return 0;
-    if (madvise(block_at(link->ring.memory, 0), SHM_FEED_BYTES, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+    uint8_t *blocks = block_at(link->ring.memory, 0);
+    if (madvise(blocks, SHM_FEED_BYTES, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+        madvise(blocks, SHM_FEED_BYTES, MADV_REMOVE);
         return 0;
+    }
     transport->fed_links++;
     link->feeding.has_blocks = 1;
     return 1;
