@@ -343,7 +343,7 @@ void weft_work_attend(struct weft_work *work, int waits, int64_t since_ns)
         weft_exec_op_waits(op, waits, since_ns);
 }
 
-/* Looks, or waits; since_ns: when its caller came. [lock] */
+/* Looks, or waits; since_ns: since when its caller has waited for the lock, or 0. [lock] */
 static int await_end(struct weft_work *work, int64_t timeout_ms, int64_t since_ns)
 {
     int64_t deadline_ns = weft_deadline_ns(timeout_ms);
@@ -379,9 +379,7 @@ int weft_work_wait(weft_work *work, int64_t timeout_ms)
             return status;
     } else if (work->status == WEFT_AGAIN) {
         struct weft_context *context = work->context;
-        /* Who has the lock may be copying for it. */
-        int64_t since_ns = work->is_message ? 0 : weft_clock_ns();
-        weft_context_lock(context);
+        int64_t since_ns = weft_context_lock_since(context); /* who had it may have copied for the call */
         status = await_end(work, timeout_ms, since_ns);
         weft_context_unlock(context);
         if (work->status == WEFT_AGAIN)

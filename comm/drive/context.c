@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -13,13 +14,26 @@
 
 static const char *const transport_names[WEFT_TRANSPORT_COUNT] = {"shm", "ofi", "verbs", "tcp"};
 
-void weft_context_lock(struct weft_context *context)
+static void contend(struct weft_context *context)
 {
-    if (pthread_mutex_trylock(&context->lock) == 0)
-        return;
     atomic_fetch_add(&context->contenders, 1);
     pthread_mutex_lock(&context->lock);
     atomic_fetch_sub(&context->contenders, 1);
+}
+
+void weft_context_lock(struct weft_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        contend(context);
+}
+
+int64_t weft_context_lock_since(struct weft_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) == 0)
+        return 0;
+    int64_t since_ns = weft_clock_ns();
+    contend(context);
+    return since_ns;
 }
 
 /* In the midst of a call, perhaps: its error stays. */

@@ -297,6 +297,8 @@ int weft_context_check(struct weft_context *context);
 void weft_context_look(struct weft_context *context);
 
 void weft_context_lock(struct weft_context *context);
+/* And returns since when it has waited for the lock, by weft_clock_ns(); 0: not at all. */
+int64_t weft_context_lock_since(struct weft_context *context);
 /* Calls the program's callbacks that have become due, when it has let go. */
 void weft_context_unlock(struct weft_context *context);
 /* [lock] Such a callback; it is freed with free() then. */
