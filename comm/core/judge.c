@@ -187,7 +187,8 @@ static void pronounce(struct weft_judge *judge, int status, const char *text)
     weft_bootstrap_revoke_as(judge->comm->bootstrap, status, text);
 }
 
-/* Who has not come to a call of which a rank has reported, as far as reports say. Returns how many. */
+/* Who has not come to a call of which a rank has reported, as far as reports say. A process that is stopped in the call says nothing either. Returns how
+ * many. */
 static int word_absent(const struct weft_judge *judge, int rank, const struct weft_stall_record *record,
                        const char *verb, char *text, size_t capacity)
 {
@@ -210,8 +211,8 @@ static int word_absent(const struct weft_judge *judge, int rank, const struct we
         snprintf(text, capacity, "rank %d %s %" PRId64 " ms in %s; no memory to say for whom", rank, verb,
                  record->waited_ms, title);
     else if (missing)
-        snprintf(text, capacity, "rank %d %s %" PRId64 " ms: %s %s not called %s", rank, verb,
-                 record->waited_ms, who, missing == 1 ? "has" : "have", title);
+        snprintf(text, capacity, "rank %d %s %" PRId64 " ms: %s %s not called %s, or %s not run", rank, verb,
+                 record->waited_ms, who, missing == 1 ? "has" : "have", title, missing == 1 ? "does" : "do");
     else
         snprintf(text, capacity, "rank %d %s %" PRId64 " ms in %s, which every rank has called%s%s", rank,
                  verb, record->waited_ms, title, *record->waits ? ": " : "", record->waits);

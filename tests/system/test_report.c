@@ -2,12 +2,14 @@
 /* A call that takes longer than WEFT_REPORT_MS is reported to the log: who waits for whom, and again when fewer are missing. It goes on,
  * and ends well when all have come. Each rank comes when it reads its own name in the others' log. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -93,6 +95,73 @@ static void test_started(void **state)
     look(1);
 }
 
+/* --- rank 1 stops in the midst of its call, and goes on when rank 0's log says that */
+
+#define COUNT (1 << 18)
+
+static void stop(void *arg, const void *a, const void *b, void *out, size_t count, weft_dtype dtype)
+{
+    const int32_t *x = a, *y = b;
+    int32_t *sum = out;
+    int *stops = arg;
+    (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        sum[i] = x[i] + y[i];
+    if (*stops)
+        raise(SIGSTOP);
+    *stops = 0;
+}
+
+/* Beside rank 1. */
+static pid_t wake_later(void)
+{
+    pid_t child = fork();
+    if (child)
+        return child;
+    while (!count(0, "rank 1 has not called allreduce #1, or does not run"))
+        usleep(1000);
+    kill(getppid(), SIGCONT);
+    _exit(0);
+}
+
+static int stopped_body(int rank, int ranks, void *arg)
+{
+    static int32_t send[COUNT], recv[COUNT];
+    struct job job;
+    char path[64];
+    int stops = rank == 1, status;
+    weft_op op;
+    weft_op_options options = WEFT_OP_OPTIONS_INIT;
+    pid_t waker = stops ? wake_later() : 0;
+    (void)ranks, (void)arg;
+    options.reduce = stop;
+    options.arg = &stops;
+    options.commutative = 1;
+    log_of(rank, path);
+    setenv("WEFT_REPORT_MS", "50", 1);
+    setenv("WEFT_LOG_FILE", path, 1);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(weft_op_create(job.context, &options, &op));
+    for (int i = 0; i < COUNT; i++)
+        send[i] = i + rank;
+    CHECK_OK(weft_allreduce(job.comm, send, recv, COUNT, WEFT_INT32, op, NULL));
+    for (int i = 0; i < COUNT; i++)
+        CHECK(recv[i] == 2 * i + 1);
+    CHECK(!waker || (waitpid(waker, &status, 0) == waker && status == 0));
+    return job_close(&job);
+}
+
+static void test_stopped(void **state)
+{
+    char path[64];
+    (void)state;
+    assert_int_equal(test_ranks_fork(2, stopped_body, NULL), 0);
+    for (int rank = 0; rank < 2; rank++) {
+        log_of(rank, path);
+        unlink(path);
+    }
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -107,6 +176,7 @@ static int remove_folder(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocking), cmocka_unit_test(test_started)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocking), cmocka_unit_test(test_started),
+                                       cmocka_unit_test(test_stopped)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
