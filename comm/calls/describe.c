@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a call would use, without making it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -35,6 +36,24 @@ static enum weft_algorithm algorithm_of(const struct weft_comm *comm, const stru
     algorithm = weft_allreduce_prefer(comm, operands, algorithm);
     weft_context_unlock(comm->context);
     return algorithm;
+}
+
+/* Why ordinary memory goes the way it does, of a collective that has no root and ranks on one host. [lock] */
+static void say_why(const struct weft_comm *comm, const struct weft_operands *operands, char *why,
+                    size_t capacity)
+{
+    const struct weft_settings *settings = &comm->context->settings;
+    size_t bytes = operands->count * weft_dtype_size(operands->dtype);
+    if (weft_collective_fast_algorithm(comm, operands))
+        snprintf(why, capacity, "it goes by the cache-line path (WEFT_FAST_PATH)");
+    else if (comm->ranks == 1 || comm->no_shm)
+        return;
+    else if (!settings->direct)
+        snprintf(why, capacity, "within a host all is staged: WEFT_DIRECT is 0");
+    else if (settings->way_shm)
+        snprintf(why, capacity, "within a host ordinary memory is read in place: WEFT_WAY_SHM says so");
+    else
+        weft_exec_staging_say(comm->exec, operands->collective, bytes, why, capacity);
 }
 
 static int describe_message(const struct weft_comm *comm, int is_received, int rank, const void *memory,
@@ -104,8 +123,7 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
     weft_context_lock(comm->context);
     if (!(send && weft_where_is_device(comm->context, send)) &&
         !(recv && weft_where_is_device(comm->context, recv)))
-        weft_exec_staging_say(comm->exec, operands.collective, count * weft_dtype_size(dtype), made.why,
-                              sizeof made.why);
+        say_why(comm, &operands, made.why, sizeof made.why);
     weft_context_unlock(comm->context);
     weft_struct_fill(&about, description, 0, &made);
     return WEFT_OK;

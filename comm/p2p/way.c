@@ -17,17 +17,19 @@ static const char *say(const struct words *words, const char *way, const char *w
     return way;
 }
 
-/* Both costs, the way that is taken first. */
-static const char *say_measured(const struct words *words, const char *const names[2], int taken,
-                                const uint64_t costs_ns[2], size_t of_bytes)
+/* Whether a message may go inside, and both costs are known: then why has them, that of the way that is taken first. */
+static int say_measured(const struct weft_p2p_peer *peer, const struct weft_exec_peer *link, size_t bytes,
+                        const struct words *words)
 {
-    uint64_t mine = costs_ns[taken], other = costs_ns[!taken];
-    if (mine && other)
-        snprintf(words->why, words->capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
-                 mine, names[taken], other, names[!taken], of_bytes);
-    else
-        snprintf(words->why, words->capacity, "to be measured beside %s", names[!taken]);
-    return names[taken];
+    static const char *const names[2] = {[WEFT_P2P_ANNOUNCED] = "announced", [WEFT_P2P_INSIDE] = "inside"};
+    if (!peer || bytes > link->inside_bytes || !peer->inside.cost_ns[0] || !peer->inside.cost_ns[1])
+        return 0;
+    int taken = peer->inside.taken;
+    snprintf(words->why, words->capacity,
+             "measured: %" PRIu32 " ns %s, %" PRIu32 " ns %s, for messages of %d bytes",
+             peer->inside.cost_ns[taken], names[taken], peer->inside.cost_ns[!taken], names[!taken],
+             WEFT_P2P_SCALE_BYTES);
+    return 1;
 }
 
 static const char *ordinary(const struct weft_exec_peer *link, uint32_t flags, const struct words *words)
@@ -44,20 +46,20 @@ static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p
                                const struct weft_exec_peer *link, const void *memory, size_t bytes,
                                const struct words *words)
 {
-    static const char *const names[2] = {[WEFT_P2P_ANNOUNCED] = "announced", [WEFT_P2P_INSIDE] = "inside"};
     uint32_t flags;
     if (link->ops->link_flags(link->link, &flags) != WEFT_OK)
         return say(words, "-", "the link to the rank is coming up, or has failed");
     if (flags & WEFT_LINK_PEER_MAPS && p2p->options.context && !link->stage_only &&
         weft_memory_is_shared(p2p->options.context, memory, bytes))
         return say(words, "mapped", "the rank maps memory of weft_mem_alloc()");
-    if (bytes <= link->inside_bytes && peer && peer->inside.taken == WEFT_P2P_INSIDE) {
-        const uint64_t costs_ns[2] = {peer->inside.cost_ns[0], peer->inside.cost_ns[1]};
-        return say_measured(words, names, WEFT_P2P_INSIDE, costs_ns, WEFT_P2P_SCALE_BYTES);
-    }
-    if (link->stage_only)
-        return say(words, "staged", "WEFT_DIRECT is 0");
-    return ordinary(link, flags, words);
+    if (bytes <= link->inside_bytes && peer && peer->inside.taken == WEFT_P2P_INSIDE)
+        return say_measured(peer, link, bytes, words)
+                   ? "inside"
+                   : say(words, "inside", "to be measured beside announced");
+    const char *way =
+        link->stage_only ? say(words, "staged", "WEFT_DIRECT is 0") : ordinary(link, flags, words);
+    say_measured(peer, link, bytes, words);
+    return way;
 }
 
 const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, char *why, size_t capacity)
@@ -70,6 +72,12 @@ const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, cha
     if (!weft_exec_link(p2p->options.exec, rank) ||
         weft_exec_connect(p2p->options.exec, rank, &link) != WEFT_OK)
         return say(&words, "-", "there is no link to the rank yet");
+    if (bytes <= link->eager_bytes) {
+        snprintf(why, capacity, "messages up to %u bytes come inside one of the link's", link->eager_bytes);
+        return "-";
+    }
+    if (link->stage_only)
+        return say(&words, "-", "WEFT_DIRECT is 0");
     help.bytes = weft_exec_read_bytes(link->slice_bytes);
     if (help.bytes > bytes)
         help.bytes = bytes;

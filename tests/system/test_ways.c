@@ -132,6 +132,11 @@ static int described_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(weft_mem_alloc(job.context, BYTES, &mapped));
     CHECK_OK(job_greet(job.comm));
+    CHECK_OK(
+        weft_comm_describe(job.comm, "recv", NULL, NULL, 4096, WEFT_UINT8, WEFT_SUM, !rank, &description));
+    CHECK(strcmp(description.algorithm, "-") == 0 && strstr(description.why, "4096 bytes"));
+    CHECK_OK(weft_comm_describe(job.comm, "allreduce", NULL, NULL, 8, WEFT_UINT8, WEFT_SUM, 0, &description));
+    CHECK(strstr(description.why, "cache-line path"));
     CHECK(weft_comm_describe(job.comm, "send", ordinary, NULL, 1, WEFT_UINT8, WEFT_SUM, 2, &description) ==
           WEFT_INVALID);
     CHECK(weft_comm_describe(job.comm, "send", ordinary, NULL, SIZE_MAX, WEFT_FLOAT64, WEFT_SUM, 1,
@@ -164,6 +169,7 @@ static void test_described(void **state)
 {
     static const char *const ways[] = {"pull", "fed", "auto"};
     (void)state;
+    setenv("WEFT_HELP_SHM", "always", 1); /* or it may be by the kernel next, as the sender was not there */
     for (int i = 0; i < 6; i++) {
         memset((void *)seen, 0, sizeof *seen);
         seen->forbids = i >= 3; /* as a container's kernel may */
@@ -171,6 +177,33 @@ static void test_described(void **state)
         assert_int_equal(test_ranks_fork(2, described_body, (void *)(uintptr_t)ways[i % 3]), 0);
     }
     unsetenv("WEFT_WAY_SHM");
+    unsetenv("WEFT_HELP_SHM");
+}
+
+static int undirect_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    weft_description description = WEFT_DESCRIPTION_INIT;
+    (void)ranks, (void)arg;
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    CHECK(said(&job, &job, BYTES, !rank, "staged", "WEFT_DIRECT is 0") == 0);
+    CHECK_OK(
+        weft_comm_describe(job.comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, !rank, &description));
+    CHECK(strcmp(description.algorithm, "-") == 0 && strstr(description.why, "WEFT_DIRECT is 0"));
+    CHECK_OK(
+        weft_comm_describe(job.comm, "allreduce", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 0, &description));
+    CHECK(strstr(description.why, "WEFT_DIRECT is 0"));
+    CHECK_OK(job_close(&job));
+    return 0;
+}
+
+static void test_described_staged(void **state)
+{
+    (void)state;
+    setenv("WEFT_DIRECT", "0", 1);
+    assert_int_equal(test_ranks_fork(2, undirect_body, NULL), 0);
+    unsetenv("WEFT_DIRECT");
 }
 
 /* --- a little above the eager limit: inside a message, or announced */
@@ -222,6 +255,11 @@ static int exchange_little(const struct job *job, int rank)
     return 0;
 }
 
+static int is_pulled(void)
+{
+    return getenv("WEFT_WAY_SHM") != NULL;
+}
+
 static int little_body(int rank, int ranks, void *arg)
 {
     (void)ranks;
@@ -229,6 +267,7 @@ static int little_body(int rank, int ranks, void *arg)
     weft_comm_stats stats = WEFT_COMM_STATS_INIT;
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK(exchange_little(&job, rank) == 0);
+    CHECK(is_pulled() || said(&job, &job, LITTLE, !rank, inside_ns ? "pulled" : "inside", "measured: ") == 0);
     CHECK_OK(weft_comm_get_stats(job.comm, &stats));
     ((uint64_t *)arg)[rank] = stats.bytes_eager;
     CHECK_OK(job_close(&job));
@@ -303,8 +342,9 @@ static void test_asked_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pull),   cmocka_unit_test(test_auto),       cmocka_unit_test(test_described),
-        cmocka_unit_test(test_little), cmocka_unit_test(test_asked_once),
+        cmocka_unit_test(test_pull),      cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_described), cmocka_unit_test(test_described_staged),
+        cmocka_unit_test(test_little),    cmocka_unit_test(test_asked_once),
     };
     seen = test_ranks_shared(sizeof *seen);
     return cmocka_run_group_tests(tests, NULL, NULL);

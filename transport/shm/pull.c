@@ -104,6 +104,17 @@ int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *t
     return status;
 }
 
+/* Whether its owner is asked to do its part of the next read; else why it is not. */
+static int say_asked(const struct weft_link *link, char *why, size_t capacity)
+{
+    uint32_t unhelped = link->peer->unhelped;
+    if (link->transport->params.help == WEFT_HELP_ALWAYS || unhelped < UNHELPED_MAX)
+        return 1;
+    snprintf(why, capacity, "the rank has neither helped nor fed %u times; every %uth read is offered",
+             unhelped, UNHELPED_EACH);
+    return (unhelped + 1) % UNHELPED_EACH == 0;
+}
+
 /* Why a read of so many bytes is fed, or is not. Returns whether it is. */
 static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t capacity)
 {
@@ -112,8 +123,9 @@ static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t
     if (link->transport->params.help == WEFT_HELP_NEVER || link->peer->read_as & SHM_TOKEN_NOT_FED)
         return 0;
     if (link->peer->read_as & SHM_TOKEN_ALWAYS_FED) {
-        snprintf(why, capacity, "WEFT_WAY_SHM of the rank says so");
-        return 1;
+        snprintf(why, capacity, "WEFT_WAY_SHM of the rank says so; it has fed %" PRIu64 " bytes so far",
+                 link->fed_bytes);
+        return say_asked(link, why, capacity);
     }
     if (!link->reads)
         return 0;
@@ -122,37 +134,36 @@ static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t
         snprintf(why, capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
                  costs_ns[taken], taken ? "fed" : "by the kernel", costs_ns[!taken],
                  taken ? "by the kernel" : "fed", of_bytes);
-    return taken == SHM_READ_FED;
+    return taken == SHM_READ_FED && say_asked(link, why, capacity);
 }
 
-/* Whether the next large read is offered to its owner in half, and why. */
-static int say_helped(const struct weft_link *link, char *why, size_t capacity)
+/* Whether the next read of so many bytes is offered to its owner in half, and why. */
+static int say_helped(const struct weft_link *link, size_t bytes, char *why, size_t capacity)
 {
     const struct shm_peer *peer = link->peer;
-    int setting = link->transport->params.help;
-    if (!atomic_load_explicit(&peer->pid, memory_order_acquire)) {
-        snprintf(why, capacity, "this process cannot read the rank's memory by itself");
+    int setting = link->transport->params.help, is_helped = !(peer->read_as & SHM_TOKEN_NOT_HELPED);
+    const char *reason = NULL;
+    if (!atomic_load_explicit(&peer->pid, memory_order_acquire))
+        reason = "this process cannot read the rank's memory by itself";
+    else if (setting == WEFT_HELP_NEVER)
+        reason = "WEFT_HELP_SHM says so";
+    else if (!is_helped)
+        reason = "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that";
+    else if (bytes < SHM_HELPED_BYTES_MIN)
+        reason = "pieces of less than 64 KB are not offered";
+    if (reason) {
+        snprintf(why, capacity, "%s", reason);
         return 0;
     }
-    if (setting == WEFT_HELP_NEVER ||
-        (setting == WEFT_HELP_ALWAYS && !(peer->read_as & SHM_TOKEN_NOT_HELPED))) {
+    if (setting == WEFT_HELP_ALWAYS)
         snprintf(why, capacity, "WEFT_HELP_SHM says so");
-        return setting == WEFT_HELP_ALWAYS;
-    }
-    if (peer->read_as & SHM_TOKEN_NOT_HELPED) {
-        snprintf(why, capacity,
-                 "the rank does not help: by its WEFT_HELP_SHM, or as its kernel forbids that");
-        return 0;
-    }
-    if (peer->unhelped < UNHELPED_MAX) {
+    else if (!link->offered_bytes)
+        snprintf(why, capacity, "nothing has been offered to the rank so far");
+    else
         snprintf(why, capacity,
                  "the rank has written %" PRIu64 " of %" PRIu64 " bytes that were offered to it",
                  link->helped_bytes, link->offered_bytes);
-        return 1;
-    }
-    snprintf(why, capacity, "the rank has neither helped nor fed %u times; every %uth read is offered",
-             peer->unhelped, UNHELPED_EACH);
-    return (peer->unhelped + 1) % UNHELPED_EACH == 0;
+    return say_asked(link, why, capacity);
 }
 
 int shm_link_help(struct weft_link *link, struct weft_link_help *help)
@@ -163,7 +174,7 @@ int shm_link_help(struct weft_link *link, struct weft_link_help *help)
                                  .bytes_fed = link->fed_bytes};
     if (help->size >= sizeof now)
         now.bytes = help->bytes;
-    now.is_offered = say_helped(link, now.why, sizeof now.why);
+    now.is_offered = say_helped(link, now.bytes, now.why, sizeof now.why);
     now.is_fed = say_fed(link, now.bytes, now.why, sizeof now.why);
     memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);
     return WEFT_OK;
