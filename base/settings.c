@@ -55,8 +55,7 @@ static const struct weft_setting rows[] = {
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "Whether collectives on device memory of one machine run as device collectives: one kernel for each "
      "device, without the host in between. auto does so where measurements say that it pays, always where it "
-     "can be "
-     "done."},
+     "can be done."},
     {"WEFT_DEVICE_COLLECTIVE_BYTES", AT(device_collective_bytes), NUMBER, 0, 1 << 30, 1 << 20, NULL, AGREED,
      WEFT_SETTINGS_DEVICE, NULL, NULL,
      "The largest device collective, in bytes; 0: none. Each rank of a communicator with such calls keeps a "
@@ -90,8 +89,8 @@ static const struct weft_setting rows[] = {
     {"WEFT_HELP_SHM", AT(help_shm), WORD, 0, 2, 0, "auto,always,never", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
      NULL,
      "Whether a rank that reads ordinary memory of a rank of its host has that one write half of it or "
-     "feed it, if it waits. auto asks a rank that has not four times at every 17th read, and in trials. "
-     "With never this rank does neither for others."},
+     "feed it, if it waits. With auto a rank that has not done so four times running is asked at every 17th "
+     "read only, and in trials. With never this rank does neither for others."},
     {"WEFT_OFI_PROVIDER", AT(provider), LIST, 0, SIZE(provider), 0, NULL, AGREED, WEFT_SETTINGS_TRANSPORT,
      "the first that fits, in libfabric's order", "a provider's name, such as tcp or tcp;ofi_rxm",
      "The libfabric provider that ofi uses."},
@@ -174,7 +173,8 @@ static const struct weft_setting rows[] = {
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
     {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pull,fed", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
      "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv) and fed "
-     "(both copy), per peer and size, and whether collectives stage it."},
+     "(both copy), per peer and size, and whether collectives stage it. With pull or fed collectives of this "
+     "rank do not stage it by choice. With fed the kernel copies where this rank does not wait."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

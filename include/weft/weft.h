@@ -469,7 +469,7 @@ typedef struct weft_message {
     }
 
 /* Sends count elements to rank peer, which may be this one; count may be 0. Returns when data may be used again, which
- * for messages up to WEFT_EAGER_SHM or WEFT_EAGER_OFI bytes is mostly at once, and otherwise after the receiver has
+ * for messages up to WEFT_EAGER_SHM, WEFT_EAGER_VERBS, WEFT_EAGER_TCP or WEFT_EAGER_OFI bytes is mostly at once, and otherwise after the receiver has
  * asked for it: a rank that sends itself more than that needs a receive that was started before. So does device memory,
  * whatever the length. A deadline that passes revokes the communicator, as with collectives. Of options all but algorithm counts. */
 int weft_send(weft_comm *comm, const void *data, size_t count, weft_dtype dtype, int peer, int64_t tag,
@@ -572,7 +572,7 @@ typedef struct weft_description {
 
 /* Which algorithm and transport a collective, by its name ("allreduce", "reduce_scatter"), would use with these arguments, when the
  * other ranks pass memory of the same kind. op and root count for those that have one; send and recv NULL: ordinary memory, not
- * in place. "send": how a message to rank `root` goes now; "recv": whether that rank helps with what is pulled. Moves nothing. */
+ * in place. "send": how a message to rank `root` goes now; "recv": how this rank would read one from there: "fed", "helped" or "alone". Moves nothing. */
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description);
 
