@@ -43,12 +43,13 @@ static struct weft_staging_choice *choice_of(struct weft_staging *staging, enum 
     return &staging->sizes[collective][s];
 }
 
-/* The same for all calls of a size, so that a trial is as long for each. */
+/* The same for all calls of a size, so that a trial is as long for each. What a reduce-scatter leaves on a rank is reduced there, and not copied. */
 static uint32_t ways_of(const struct weft_staging *staging, enum weft_collective collective, size_t largest)
 {
     int is_gathered = weft_collective_blocks(collective) && !weft_collective_reduces(collective);
-    return largest * (is_gathered ? staging->ranks : 1) < WEFT_STAGING_STREAMED_MIN ? WEFT_STAGING_STREAMED
-                                                                                    : WEFT_STAGING_WAYS;
+    size_t result = largest * (is_gathered ? staging->ranks : 1);
+    return collective == WEFT_REDUCE_SCATTER || result < WEFT_STAGING_STREAMED_MIN ? WEFT_STAGING_STREAMED
+                                                                                   : WEFT_STAGING_WAYS;
 }
 
 enum weft_staging_way weft_staging_next(struct weft_staging *staging, enum weft_collective collective,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether ranks of one host stage what the others could read where it is, and whether results go past the caches.
+/* Whether ranks of one host stage what the others could read where it is, and whether results go past the caches: those that are copied. What is
+ * reduced goes there by a rule (comm/calls/part.c).
  *
  * In a collective without a root both ends of a link copy at once. Then two copies through staging memory, which stays in a cache, may be faster than
  * one by the kernel, which looks up every page, or than being fed, as what is staged is reduced where it lies. And a processor
