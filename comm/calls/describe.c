@@ -8,6 +8,7 @@
 #include "base/struct.h"
 #include "comm/calls/collective.h"
 #include "comm/exec/fastpath.h"
+#include "comm/exec/staging.h"
 #include "comm/regions/device_memory.h"
 #include "comm/calls/op.h"
 
@@ -38,7 +39,7 @@ static enum weft_algorithm algorithm_of(const struct weft_comm *comm, const stru
     return algorithm;
 }
 
-/* Why ordinary memory goes the way it does, of a collective that has no root and ranks on one host. [lock] */
+/* Why what is larger than the eager limit goes the way it does between ranks of one host, of a collective that has no root. [lock] */
 static void say_why(const struct weft_comm *comm, const struct weft_operands *operands, char *why,
                     size_t capacity)
 {
@@ -46,12 +47,13 @@ static void say_why(const struct weft_comm *comm, const struct weft_operands *op
     size_t bytes = operands->count * weft_dtype_size(operands->dtype);
     if (weft_collective_fast_algorithm(comm, operands))
         snprintf(why, capacity, "it goes by the cache-line path (WEFT_FAST_PATH)");
-    else if (comm->ranks == 1 || comm->no_shm)
+    else if (comm->ranks == 1 || comm->no_shm || bytes < WEFT_STAGING_BYTES_MIN ||
+             weft_collective_has_root(operands->collective))
         return;
     else if (!settings->direct)
-        snprintf(why, capacity, "within a host all is staged: WEFT_DIRECT is 0");
+        snprintf(why, capacity, "large pieces are staged within a host: WEFT_DIRECT is 0");
     else if (settings->way_shm)
-        snprintf(why, capacity, "within a host ordinary memory is read in place: WEFT_WAY_SHM says so");
+        snprintf(why, capacity, "this rank stages nothing by choice: WEFT_WAY_SHM is set");
     else
         weft_exec_staging_say(comm->exec, operands->collective, bytes, why, capacity);
 }

@@ -56,10 +56,11 @@ static const char *within_host(const struct weft_p2p *p2p, const struct weft_p2p
         return say_measured(peer, link, bytes, words)
                    ? "inside"
                    : say(words, "inside", "to be measured beside announced");
-    const char *way =
-        link->stage_only ? say(words, "staged", "WEFT_DIRECT is 0") : ordinary(link, flags, words);
-    say_measured(peer, link, bytes, words);
-    return way;
+    if (link->stage_only)
+        return say(words, "staged", "WEFT_DIRECT is 0");
+    if (flags & WEFT_LINK_PEER_PULLS && say_measured(peer, link, bytes, words))
+        return "pulled";
+    return ordinary(link, flags, words);
 }
 
 const char *weft_p2p_help(struct weft_p2p *p2p, uint32_t rank, size_t bytes, char *why, size_t capacity)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,16 +113,30 @@ static void stop(void *arg, const void *a, const void *b, void *out, size_t coun
     *stops = 0;
 }
 
-/* Beside rank 1. */
+static int is_stopped(pid_t pid)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *stat = fopen(path, "r");
+    int got = stat ? fscanf(stat, "%*d (%*[^)]) %c", &state) : 0;
+    if (stat)
+        fclose(stat);
+    return got == 1 && state == 'T';
+}
+
+/* Beside rank 1, which it wakes when it has stopped, and rank 0 has said so; or after a while, and then all fails. */
 static pid_t wake_later(void)
 {
-    pid_t child = fork();
+    pid_t rank = getpid(), child = fork();
     if (child)
         return child;
-    while (!count(0, "rank 1 has not called allreduce #1, or does not run"))
+    int tries = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (!(is_stopped(rank) && count(0, "rank 1 has not called allreduce #1, or does not run")) &&
+           getppid() == rank && tries++ < 20000)
         usleep(1000);
-    kill(getppid(), SIGCONT);
-    _exit(0);
+    kill(rank, SIGCONT);
+    _exit(tries >= 20000);
 }
 
 static int stopped_body(int rank, int ranks, void *arg)

@@ -129,17 +129,20 @@ static void make_room(struct weft_transport *transport, int64_t now_ns)
         give_back(idle);
 }
 
-/* Now, rather than with a signal where there is none: a kernel before 5.14 cannot. Where there are some they go back. */
+/* Now, rather than with a signal where there is none: a kernel before 5.14 cannot. Where there are only some they go back, and nobody asks again for some
+ * time. */
 static int get_blocks(struct weft_link *link)
 {
     struct weft_transport *transport = link->transport;
+    uint8_t *blocks = block_at(link->ring.memory, 0);
     if (transport->fed_links == FED_LINKS)
         make_room(transport, weft_clock_about_ns());
-    if (transport->fed_links == FED_LINKS)
+    if (transport->fed_links == FED_LINKS ||
+        (transport->short_ns && weft_clock_about_ns() - transport->short_ns < IDLE_NS))
         return 0;
-    uint8_t *blocks = block_at(link->ring.memory, 0);
     if (madvise(blocks, SHM_FEED_BYTES, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
         madvise(blocks, SHM_FEED_BYTES, MADV_REMOVE);
+        transport->short_ns = weft_clock_about_ns();
         return 0;
     }
     transport->fed_links++;

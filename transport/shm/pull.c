@@ -120,7 +120,8 @@ static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t
 {
     uint64_t costs_ns[2];
     size_t of_bytes;
-    if (link->transport->params.help == WEFT_HELP_NEVER || link->peer->read_as & SHM_TOKEN_NOT_FED)
+    if (link->transport->params.help == WEFT_HELP_NEVER || link->peer->read_as & SHM_TOKEN_NOT_FED ||
+        bytes < SHM_FED_BYTES_MIN)
         return 0;
     if (link->peer->read_as & SHM_TOKEN_ALWAYS_FED) {
         snprintf(why, capacity, "WEFT_WAY_SHM of the rank says so; it has fed %" PRIu64 " bytes so far",

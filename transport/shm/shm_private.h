@@ -163,6 +163,7 @@ struct weft_transport {
     int event_fd, control_fd, listen_fd, timer_fd;
     int helps;                      /* 0: its setting says no, or the kernel */
     uint32_t fed_links;             /* whose blocks have memory */
+    int64_t short_ns;               /* when there was none for more; 0: never */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
     struct shm_stranger *strangers; /* oldest first; under the lock */
