@@ -73,6 +73,7 @@ asan tsan:
 FUZZ_SECONDS ?= 60
 fuzz: export WERROR = 1
 fuzz:
+	$(Q)tests/scripts/deps.sh build check fuzz
 	$(Q)MAKE="$(MAKE)" BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/scripts/fuzz.sh
 
 # Clang's warnings need no code, and a library for another processor no test programs.
