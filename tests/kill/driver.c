@@ -211,6 +211,11 @@ static void attend(struct job *job)
         cut_off(job);
 }
 
+static const char *const ends[] = {[KILL_END_NONE] = "no end",
+                                   [KILL_END_CLEAN] = "clean",
+                                   [KILL_END_NOTICED] = "noticed",
+                                   [KILL_END_DEADLINE] = "deadline"};
+
 static void show(const struct job *job, const char *what)
 {
     char line[KILL_CASE_TEXT];
@@ -220,10 +225,10 @@ static void show(const struct job *job, const char *what)
             job->world->clock.fired_stage);
     for (int rank = 0; rank < job->world->c.ranks; rank++) {
         const struct kill_report *report = &job->world->reports[rank];
-        fprintf(stderr, "  rank %d%s: wait status 0x%x, after %.1f ms; %s%s%s\n", rank,
+        fprintf(stderr, "  rank %d%s: wait status 0x%x, %s, after %.1f ms; %s%s%s\n", rank,
                 rank == job->world->c.victim ? " (victim)" : "", (unsigned)job->statuses[rank],
-                (double)report->latency_ns / 1e6, report->complaint, report->detail[0] ? " -- " : "",
-                report->detail);
+                ends[report->end], (double)report->latency_ns / 1e6, report->complaint,
+                report->detail[0] ? " -- " : "", report->detail);
     }
     fflush(stderr);
 }
@@ -264,6 +269,8 @@ static void settle(struct job *job, struct kill_score *score)
         bad |= killed ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0;
         if (rank == c->victim)
             continue;
+        /* Nobody gets through an operation in which the victim died, and those that follow, as if nothing had been. */
+        bad |= report->end == KILL_END_NONE || (report->end == KILL_END_CLEAN && c->stage == KILL_OPERATION);
         misnamed |= (unsigned)report->misnamed;
         score->left_below += (unsigned)report->left_below;
         score->clean += report->end == KILL_END_CLEAN;

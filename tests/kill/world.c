@@ -276,6 +276,8 @@ static int live(struct rank *me)
     bad |= free_memory(me);
     if (weft_context_close(me->context))
         bad |= complain(me, "weft_context_close: %s", weft_error_detail());
+    if (!bad && me->report->end == KILL_END_NONE)
+        me->report->end = KILL_END_CLEAN;
     return bad;
 }
 

@@ -12,6 +12,7 @@
 #include "tests/kill/point.h"
 
 enum kill_end {
+    KILL_END_NONE,     /* not yet, or something went wrong */
     KILL_END_CLEAN,    /* no call failed: the victim died when it had nothing left to give */
     KILL_END_NOTICED,  /* a call failed because of the death */
     KILL_END_DEADLINE, /* the victim had not arrived yet: the start failed at its deadline */
