@@ -50,12 +50,12 @@ static void say_why(const struct weft_comm *comm, const struct weft_operands *op
     else if (comm->ranks == 1 || comm->no_shm || bytes < WEFT_STAGING_BYTES_MIN ||
              weft_collective_has_root(operands->collective))
         return;
+    else if (weft_exec_may_stage(comm->exec))
+        weft_exec_staging_say(comm->exec, operands->collective, bytes, why, capacity);
     else if (!settings->direct)
         snprintf(why, capacity, "large pieces are staged within a host: WEFT_DIRECT is 0");
     else if (settings->way_shm)
         snprintf(why, capacity, "this rank stages nothing by choice: WEFT_WAY_SHM is set");
-    else
-        weft_exec_staging_say(comm->exec, operands->collective, bytes, why, capacity);
 }
 
 static int describe_message(const struct weft_comm *comm, int is_received, int rank, const void *memory,

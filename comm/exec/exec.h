@@ -280,6 +280,8 @@ void weft_exec_stop(struct weft_exec *exec, int status);
 void weft_exec_fail(struct weft_exec *exec, int status);
 
 const struct weft_exec_stats *weft_exec_get_stats(const struct weft_exec *exec);
+/* Whether calls may stage what could be read in place, where that is faster (staging.h). */
+int weft_exec_may_stage(const struct weft_exec *exec);
 /* Whether a call of so many bytes stages what could be read in place, and what was measured (staging.h), as snprintf() writes it. Nothing is written
  * where nothing was. */
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,

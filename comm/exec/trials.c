@@ -125,6 +125,11 @@ void weft_trial_end(struct weft_exec_op *op, int status)
     }
 }
 
+int weft_exec_may_stage(const struct weft_exec *exec)
+{
+    return exec->staging != NULL;
+}
+
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
                            size_t capacity)
 {
