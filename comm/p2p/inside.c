@@ -21,10 +21,12 @@ int weft_p2p_goes_inside(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const
         return 0;
     if (peer->decided == WEFT_P2P_UNDECIDED) {
         int is_inside = weft_choice_next(&peer->inside, &timed) == WEFT_P2P_INSIDE;
-        peer->decided = (uint8_t)((is_inside ? WEFT_P2P_DECIDED_INSIDE : WEFT_P2P_DECIDED) + (timed != 0));
+        peer->decided = is_inside ? WEFT_P2P_DECIDED_INSIDE : WEFT_P2P_DECIDED_ANNOUNCED;
+        peer->is_decided_timed = timed != 0;
     }
-    *is_timed = peer->decided == WEFT_P2P_DECIDED_INSIDE_TIMED;
-    return peer->decided >= WEFT_P2P_DECIDED_INSIDE;
+    int goes_inside = peer->decided == WEFT_P2P_DECIDED_INSIDE;
+    *is_timed = goes_inside && peer->is_decided_timed;
+    return goes_inside;
 }
 
 static int64_t scale(int64_t cost_ns, size_t bytes)

@@ -66,7 +66,8 @@ struct weft_p2p_peer {
     struct weft_p2p_peer *next_pending; /* list of those that p2p_progress() looks at */
     struct weft_p2p_peer *next_starved; /* queue of those whose next send needs an id */
     uint8_t pending, starved;
-    uint8_t decided;       /* how the message at hand goes, until it has: enum weft_p2p_decided */
+    uint8_t decided;          /* how the message at hand goes, until it has: enum weft_p2p_decided; */
+    uint8_t is_decided_timed; /* and whether that is measured, where one is decided */
     uint8_t until_timed;   /* messages a little above the eager limit that come inside, before one is timed */
     uint8_t is_read_due;   /* the peer is to hear soon what that takes, */
     uint8_t is_read_known; /* as the first time */
@@ -79,13 +80,7 @@ struct weft_p2p_peer {
 #define WEFT_P2P_TIMED_BYTES 4096 /* messages inside of others that are timed are at least so long */
 
 enum weft_p2p_way { WEFT_P2P_ANNOUNCED, WEFT_P2P_INSIDE };
-enum weft_p2p_decided {
-    WEFT_P2P_UNDECIDED,
-    WEFT_P2P_DECIDED, /* announced */
-    WEFT_P2P_DECIDED_TIMED,
-    WEFT_P2P_DECIDED_INSIDE,
-    WEFT_P2P_DECIDED_INSIDE_TIMED
-};
+enum weft_p2p_decided { WEFT_P2P_UNDECIDED, WEFT_P2P_DECIDED_ANNOUNCED, WEFT_P2P_DECIDED_INSIDE };
 
 struct weft_p2p {
     struct weft_p2p_options options;

@@ -146,7 +146,8 @@ static int announce(struct weft_p2p *p2p, struct weft_p2p_peer *peer, const stru
                     struct weft_request *request)
 {
     weft_p2p_offer(p2p, link, request);
-    request->is_timed = peer->decided == WEFT_P2P_DECIDED_TIMED && request->bytes <= link->inside_bytes;
+    request->is_timed = peer->decided == WEFT_P2P_DECIDED_ANNOUNCED && peer->is_decided_timed &&
+                        request->bytes <= link->inside_bytes;
     request->took_ns = 0;
     struct weft_wire_announce announce = {.bytes = request->bytes};
     if (request->is_offered)
