@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: wrap weft_copy_streaming weft_staging_observe clock_gettime */
+/* build: wrap weft_copy_streaming weft_staging_observe weft_context_lock_since clock_gettime */
 /* Which calls stage ordinary memory that could be read in place: on all ranks the same ones, whatever each has measured, and the bits are right
  * whatever each does. */
 #include <pthread.h>
@@ -80,6 +80,7 @@ static _Atomic int *forbidden;  /* shared: is_forbidden() */
 static _Atomic int *passed;     /* shared: calls of rank 0 in which time has passed */
 static _Thread_local int looks; /* of this thread at the clock, until at_look() is called; 0: it is not */
 static _Thread_local void (*at_look)(void);
+static _Thread_local void (*with_lock)(void); /* what this thread does when it has the lock; or NULL */
 
 #define PASSES_NS    INT64_C(1000000000)
 #define BRIEF_NS     1000
@@ -105,6 +106,18 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *now)
     if (looks && --looks == 0)
         at_look();
     return status;
+}
+
+int64_t __real_weft_context_lock_since(struct weft_context *context);
+int64_t __wrap_weft_context_lock_since(struct weft_context *context);
+int64_t __wrap_weft_context_lock_since(struct weft_context *context)
+{
+    int64_t since_ns = __real_weft_context_lock_since(context);
+    void (*then)(void) = with_lock;
+    with_lock = NULL;
+    if (then)
+        then();
+    return since_ns;
 }
 
 static void stop_clock(int stops)
@@ -168,8 +181,8 @@ static void *wait_too(void *work)
 
 static void *look_at_another(void *work)
 {
-    look_at_nth(1, pass_time_with_lock);
-    return weft_work_wait(work, 0) == WEFT_AGAIN && looks == 0 ? work : NULL;
+    with_lock = pass_time_with_lock; /* and not at a look, which may be while weft's own thread has it */
+    return weft_work_wait(work, 0) == WEFT_AGAIN && !with_lock ? work : NULL;
 }
 
 /* This thread looks at what the other one waits for, and time passes when it has. */
@@ -197,6 +210,7 @@ static int wait_for_lock(const struct job *job, weft_work *work)
     CHECK(await_thread(&other_is_in) == 0);
     look_at_nth(1, say_this_is_in);
     CHECK_OK(weft_work_wait(work, -1));
+    CHECK(looks == 0);
     CHECK(pthread_join(other, &went_well) == 0 && went_well);
     CHECK_OK(weft_work_cancel(another));
     CHECK(weft_work_free(another) == WEFT_CANCELLED);
