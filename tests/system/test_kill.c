@@ -68,12 +68,11 @@ static void kill_on(int transport, int signal, const char *name, int part)
     kill_score_print(&score, name);
     kill_deck_free(hand.deck);
     unsigned wrong = score.wrong, misnamed = score.misnamed, rash = score.rash, cases = score.cases;
-    unsigned deaths = score.deaths, slow = score.slow, ends = score.answers + score.deadlines + score.clean;
+    unsigned deaths = score.deaths, slow = score.slow;
     int64_t p99_ns = !getenv("WEFT_KILLS") || signal == SIGSTOP ? 0 : kill_score_quantile(&score, 0.99);
     kill_score_clear(&score);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(wrong, 0); /* nor where a survivor of a death in a call has noticed nothing: driver.c */
     assert_true(deaths > 0);
-    assert_true(ends > 0);     /* somebody has noticed, waited in vain for a start, or needed nothing more */
     assert_int_equal(slow, 0); /* and none has noticed by the deadline of its call */
     if (rash)
         fail_msg("%u of %u times the wrong rank was called silent", rash, cases);
