@@ -19,9 +19,30 @@
 #define PAUSE_MAX     512 /* longer ones only where the other way is many times slower */
 #define PAUSE_LONGEST 2048
 
-void weft_choice_open(struct weft_choice *choice)
+static void reset_pauses(struct weft_choice *choice)
 {
-    *choice = (struct weft_choice){.pause = FIRST_PAUSE, .least_pause = PAUSE_MIN, .cheap = PAUSE_MIN};
+    choice->pause = PAUSE_MIN;
+    choice->least_pause = PAUSE_MIN;
+    for (int way = 0; way < WEFT_CHOICE_WAYS; way++)
+        choice->cheap[way] = choice->sure[way] = PAUSE_MIN;
+}
+
+void weft_choice_open(struct weft_choice *choice, uint8_t first, uint8_t count)
+{
+    *choice = (struct weft_choice){.first = first, .count = count, .taken = first, .tried = first};
+    reset_pauses(choice);
+    choice->pause = choice->first_pause = FIRST_PAUSE;
+    choice->had = (uint8_t)(1u << first);
+}
+
+/* The way of the next trial: of three, those that are not taken have one in turn. */
+static uint8_t next_tried(const struct weft_choice *choice)
+{
+    uint8_t way = choice->tried;
+    do
+        way = (uint8_t)(way + 1 < choice->first + choice->count ? way + 1 : choice->first);
+    while (way == choice->taken);
+    return way;
 }
 
 /* By a quarter since the last trial, and that is some time ago. */
@@ -46,13 +67,34 @@ static uint16_t pause_after(uint64_t tried_ns, uint64_t known_ns)
     return between(PAUSE_MIN, messages, PAUSE_LONGEST);
 }
 
+/* The pause after a trial in vain. */
+static uint16_t later(const struct weft_choice *choice)
+{
+    uint8_t next = next_tried(choice);
+    uint16_t sure = choice->sure[next];
+    if (!(choice->had & 1u << next))
+        return choice->first_pause;
+    uint16_t pause = choice->pause < PAUSE_SOON ? 2 * choice->pause : choice->pause / 8 * 9;
+    return between(sure, pause, sure < PAUSE_MAX ? PAUSE_MAX : sure);
+}
+
+/* The greatest pause with which a trial of any other way costs little enough. */
+static uint16_t cheapest(const struct weft_choice *choice)
+{
+    uint16_t most = PAUSE_MIN;
+    for (int way = choice->first; way < choice->first + choice->count; way++) {
+        if (way != choice->taken && choice->cheap[way] > most)
+            most = choice->cheap[way];
+    }
+    return most;
+}
+
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
 {
-    uint8_t other = !choice->taken;
     *is_timed = 1;
     if (choice->trial && choice->sent < TRIAL) {
         choice->sent++;
-        return other;
+        return choice->tried;
     }
     choice->messages++;
     if (choice->trial && choice->messages < GIVEN_UP) {
@@ -60,16 +102,20 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
         return choice->taken;
     }
     int moved = has_moved(choice);
+    if (!moved && choice->messages >= choice->least_pause) /* it was for a moment */
+        choice->early = 0;
     if (!moved && choice->messages < choice->pause) {
         *is_timed = choice->is_long || choice->messages % PERIOD < WINDOW;
         return choice->taken;
     }
-    choice->is_early = (uint8_t)moved;
+    choice->early = (uint8_t)(!moved ? 0 : choice->early ? choice->early : choice->count - 1);
     choice->trial = TRIAL;
     choice->sent = 1;
     choice->messages = 0;
-    choice->cost_ns[other] = 0;
-    return other;
+    choice->tried = next_tried(choice);
+    choice->had |= (uint8_t)(1u << choice->tried);
+    choice->cost_ns[choice->tried] = 0;
+    return choice->tried;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -92,24 +138,32 @@ static void keep(struct weft_choice *choice, uint32_t seen_ns)
 /* The trial is over. */
 static int compare(struct weft_choice *choice)
 {
-    uint8_t tried = !choice->taken;
+    uint8_t tried = choice->tried;
     uint64_t cost = choice->cost_ns[tried], known = choice->cost_ns[choice->taken];
     int is_faster = cost && known && cost * 100 < known * 95;
-    uint16_t cheap = pause_after(cost, known), before = choice->cheap;
-    choice->cheap = cheap;
+    int is_early = choice->early > 0, is_last = choice->early <= 1;
+    choice->early = (uint8_t)(choice->early - is_early);
     if (is_faster) {
         choice->taken = tried;
-        choice->pause = choice->least_pause = choice->cheap = PAUSE_MIN;
+        choice->early = 0;
+        reset_pauses(choice);
+        if (!(choice->had & 1u << next_tried(choice)))
+            choice->pause = choice->first_pause;
         choice->low_ns[0] = choice->cost_ns[tried];
         choice->low_ns[1] = choice->timed = 0;
     } else {
-        uint16_t sure = before < cheap ? before : cheap; /* all messages of one trial may have been late */
-        uint16_t later = choice->pause < PAUSE_SOON ? 2 * choice->pause : choice->pause / 8 * 9;
-        uint16_t early = choice->is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7;
-        choice->pause = between(sure, later, sure < PAUSE_MAX ? PAUSE_MAX : sure);
-        choice->least_pause = between(PAUSE_MIN, early, cheap);
+        uint16_t cheap = pause_after(cost, known), before = choice->cheap[tried];
+        choice->cheap[tried] = cheap;
+        choice->sure[tried] =
+            before < cheap ? before : cheap; /* all messages of one trial may have been late */
+        choice->pause = later(choice);
+        if (is_last)
+            choice->least_pause =
+                between(PAUSE_MIN, is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7,
+                        cheapest(choice));
     }
-    choice->mark_ns = choice->cost_ns[choice->taken];
+    if (is_last || is_faster) /* else another way has its trial for the same reason */
+        choice->mark_ns = choice->cost_ns[choice->taken];
     return is_faster;
 }
 
@@ -121,8 +175,10 @@ int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns
             keep(choice, seen_ns);
         return 0;
     }
+    if (way != choice->tried || !choice->trial)
+        return 0;
     choice->cost_ns[way] = least(choice->cost_ns[way], seen_ns);
-    return choice->trial && --choice->trial == 0 ? compare(choice) : 0;
+    return --choice->trial == 0 ? compare(choice) : 0;
 }
 
 /* --- by size */
@@ -136,12 +192,12 @@ static uint32_t index_of(size_t bytes, size_t *largest)
     return i;
 }
 
-void weft_choices_open(struct weft_choices *choices)
+void weft_choices_open(struct weft_choices *choices, uint8_t first, uint8_t count)
 {
     for (int i = 0; i < WEFT_CHOICE_SIZES; i++) {
-        weft_choice_open(&choices->sizes[i]);
+        weft_choice_open(&choices->sizes[i], first, count);
         if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
-            choices->sizes[i].pause = LARGE_PAUSE;
+            choices->sizes[i].pause = choices->sizes[i].first_pause = LARGE_PAUSE;
         choices->sizes[i].is_long = (size_t)SMALLEST_BYTES << i >= LONG_BYTES;
     }
 }
@@ -158,11 +214,11 @@ uint8_t weft_choices_next(struct weft_choices *choices, size_t bytes, int *is_ti
     return weft_choice_next(&choices->sizes[index_of(bytes, &largest)], is_timed);
 }
 
-uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t costs_ns[2],
-                           size_t *of_bytes)
+uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes,
+                           uint64_t costs_ns[WEFT_CHOICE_WAYS], size_t *of_bytes)
 {
     const struct weft_choice *choice = &choices->sizes[index_of(bytes, of_bytes)];
-    for (int way = 0; way < 2; way++)
+    for (int way = 0; way < WEFT_CHOICE_WAYS; way++)
         costs_ns[way] = choice->cost_ns[way];
     return choice->taken;
 }

@@ -171,10 +171,11 @@ static const struct weft_setting rows[] = {
      NULL, NULL, "The traffic class in the packets' headers. With RoCE its upper six bits are the DSCP."},
     {"WEFT_VERBS_WINDOWS", AT(verbs.windows), NUMBER, 0, 1, 1, NULL, LOCAL, WEFT_SETTINGS_RDMA, NULL, NULL,
      "With 1 a peer writes through a memory window, which ends with its message, where the device has them."},
-    {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 2, 0, "auto,pull,fed", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL, NULL,
-     "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv) and fed "
-     "(both copy), per peer and size, and whether collectives stage it. With pull or fed collectives of this "
-     "rank do not stage it by choice. With fed the kernel copies where this rank does not wait."},
+    {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 3, 0, "auto,pull,fed,past", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
+     NULL,
+     "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv), fed "
+     "(both copy), past (both, past the caches), and whether collectives stage it. With another one those of "
+     "this rank do not by choice. With fed and past the kernel copies where this rank does not wait."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

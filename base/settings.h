@@ -13,7 +13,7 @@
 #include <weft/transport.h>
 
 /* How ranks of one host read ordinary memory. */
-enum weft_way { WEFT_WAY_AUTO, WEFT_WAY_PULL, WEFT_WAY_FED };
+enum weft_way { WEFT_WAY_AUTO, WEFT_WAY_PULL, WEFT_WAY_FED, WEFT_WAY_PAST };
 
 struct weft_settings {
     int64_t timeout_ms;   /* WEFT_TIMEOUT_MS: default deadline of calls; -1 none */

@@ -55,7 +55,7 @@ const char *weft_reduce_isa(void);
 /* Copies size bytes, with streaming stores where the size makes the destination useless in cache. */
 void weft_copy(void *destination, const void *source, size_t size);
 
-/* Copies size bytes with streaming stores: for pieces of a buffer that is larger than the caches. */
+/* Copies size bytes with streaming stores: for pieces of a buffer that is larger than the caches, or whose reader shares none. They have arrived when it returns. */
 void weft_copy_streaming(void *destination, const void *source, size_t size);
 
 #endif

@@ -86,7 +86,8 @@ static void copy_streaming(void *destination, const void *source, size_t size)
         return;
     }
     size_t offset = -(uintptr_t)to & (step - 1), whole = (size - offset) / (4 * step) * (4 * step);
-    vec_store(to, vec_load(from));
+    if (offset)
+        vec_store(to, vec_load(from));
     store_past(to + offset, from + offset, whole);
     offset += whole;
     memcpy(to + offset, from + offset, size - offset);

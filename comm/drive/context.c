@@ -207,9 +207,10 @@ int weft_context_transport(struct weft_context *context, enum weft_transport_ind
         .devices = *context->form.chosen_ports ? context->form.chosen_ports : context->settings.devices,
         .verbs = &context->settings.verbs,
         .help = (int)context->settings.help_shm,
-        .fed = context->settings.way_shm == WEFT_WAY_AUTO  ? WEFT_FED_AUTO
-               : context->settings.way_shm == WEFT_WAY_FED ? WEFT_FED_ALWAYS
-                                                           : WEFT_FED_NEVER,
+        .fed = context->settings.way_shm == WEFT_WAY_AUTO   ? WEFT_FED_AUTO
+               : context->settings.way_shm == WEFT_WAY_FED  ? WEFT_FED_ALWAYS
+               : context->settings.way_shm == WEFT_WAY_PAST ? WEFT_FED_PAST
+                                                            : WEFT_FED_NEVER,
         .device_memory = index == WEFT_OFI && weft_devices_in_use(context->devices.kinds),
     };
     struct weft_transport *instance;

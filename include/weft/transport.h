@@ -139,11 +139,12 @@ enum weft_help {
     WEFT_HELP_NEVER,  /* this instance neither asks nor helps */
 };
 
-/* Whether the owner of ordinary memory feeds those that read it: both copy, through memory that stays in a cache. */
+/* Whether the owner of ordinary memory feeds those that read it: both copy, through memory that both have in a cache, or past the caches. */
 enum weft_fed {
-    WEFT_FED_AUTO,   /* where the reader finds that faster than the kernel's copy */
+    WEFT_FED_AUTO,   /* where the reader finds that faster than the kernel's copy, as it finds faster */
     WEFT_FED_NEVER,  /* of this instance's memory nobody is fed */
     WEFT_FED_ALWAYS, /* whoever asks is, and readers ask whatever is faster: as often as WEFT_HELP_* has it */
+    WEFT_FED_PAST,   /* likewise, past the caches */
 };
 
 /* What has come of that, for link_help(). */

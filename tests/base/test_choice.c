@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice between two ways, as a function of costs: of reads by the kernel and fed (transport/shm/pull.c). The costs are those of half round trips that
+/* The choice between two ways or three, as a function of costs: of reads by the kernel, fed, and fed past the caches (transport/shm/pull.c). The costs are those of half round trips that
  * were seen with two processors that are near and that are far, in ns, with noise from a seed on top. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,12 +20,12 @@ static uint32_t next(uint64_t *random)
     return (uint32_t)(*random >> 33);
 }
 
-enum { KERNEL, FED };
+enum { KERNEL, FED, PAST, WAYS };
 
-/* [near, far][KERNEL, FED] */
+/* [near, far][KERNEL, FED, PAST]; PAST where there are three ways. */
 struct point {
     size_t bytes;
-    int64_t cost_ns[2][2];
+    int64_t cost_ns[2][WAYS];
 };
 static const struct point points[] = {
     {KIB(16), {{4800, 2100}, {3700, 5600}}},           {KIB(32), {{6700, 2900}, {4800, 9400}}},
@@ -44,6 +44,21 @@ static int differs(const int64_t *cost_ns)
 static uint8_t best_of(const int64_t *cost_ns)
 {
     return cost_ns[FED] < cost_ns[KERNEL] ? FED : KERNEL;
+}
+
+static const struct point triples[] = {
+    {KIB(8), {{3900, 1100, 1780}, {4300, 3100, 2500}}},
+    {KIB(32), {{6600, 2350, 3800}, {7500, 9000, 4700}}},
+    {KIB(64), {{7500, 4250, 6500}, {10000, 14800, 7600}}},
+    {KIB(128), {{21000, 15500, 21500}, {23500, 29000, 17600}}},
+    {KIB(512), {{74000, 54000, 76000}, {74000, 110000, 67000}}},
+    {KIB(8192), {{2260000, 1610000, 2860000}, {2640000, 3480000, 1860000}}},
+};
+#define TRIPLES (sizeof triples / sizeof *triples)
+
+static uint8_t best_of_three(const int64_t *cost_ns)
+{
+    return cost_ns[PAST] < cost_ns[best_of(cost_ns)] ? PAST : best_of(cost_ns);
 }
 
 /* Noise: up to a tenth more, and of one in `late` messages much more, as its receiver was late. 0: of none. */
@@ -76,7 +91,7 @@ static void test_begins_with_the_first(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct weft_choices ways;
         int is_timed, trial = -1, switched = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (int i = 0; i < 40; i++) {
             uint8_t way = weft_choices_next(&ways, cases[c].bytes, &is_timed);
             if (trial < 0 && way == FED)
@@ -99,7 +114,7 @@ static void test_finds_the_better(void **state)
             struct weft_choices ways;
             int switched = 0;
             int64_t sum_ns = 0, best_ns = 0;
-            weft_choices_open(&ways);
+            weft_choices_open(&ways, KERNEL, 2);
             for (int i = 0; i < 4000; i++) {
                 sum_ns += message(&ways, &points[p], far, 0, &random, &switched);
                 best_ns += points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
@@ -117,11 +132,11 @@ static void test_finds_the_better(void **state)
 static void test_trials_are_cheap(void **state)
 {
     (void)state;
-    for (int64_t times = 11; times <= 151; times += 4) {
+    for (int64_t times = 11; times <= 151; times += 2) {
         struct weft_choices ways;
         int is_timed;
         int64_t sum_ns = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, times % 4 == 1 ? 2 : WAYS);
         for (int i = 0; i < 100000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
             int64_t cost_ns = way == KERNEL ? 1000 : 100 * times;
@@ -140,7 +155,7 @@ static void test_late_once(void **state)
     (void)state;
     struct weft_choices ways;
     int is_timed, fed = 0, last = 0, apart = 0;
-    weft_choices_open(&ways);
+    weft_choices_open(&ways, KERNEL, 2);
     for (int i = 0; i < 3000; i++) {
         uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
         int is_late = way == FED && fed / 3 == 5; /* the sixth trial */
@@ -161,7 +176,7 @@ static void test_timed(void **state)
     for (int is_long = 0; is_long < 2; is_long++) {
         struct weft_choices ways;
         int is_timed, timed = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (int i = 0; i < 1000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64) + (size_t)is_long, &is_timed);
             timed += is_timed;
@@ -182,7 +197,7 @@ static void test_follows(void **state)
     for (size_t p = 0; p < POINTS; p++) {
         struct weft_choices ways;
         int switched = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (int move = 0; move < 100; move++) {
             int far = move % 2, messages = 1000 + (int)(next(&random) % 1000), needed = 0;
             int64_t best = points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
@@ -216,7 +231,7 @@ static void test_follows_at_once(void **state)
     for (size_t p = 0; p < POINTS; p++) {
         struct weft_choices ways;
         int switched = 0, stayed = 3000;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (int flip = 0; flip < 200; flip++) {
             int needed = 0;
             for (int i = 0; i < stayed || weft_choices_taken(&ways, points[p].bytes) != FED; i++)
@@ -243,7 +258,7 @@ static void test_never_flaps(void **state)
     uint64_t random = SEED;
     struct weft_choices ways;
     int switched = 0;
-    weft_choices_open(&ways);
+    weft_choices_open(&ways, KERNEL, 2);
     for (int i = 0; i < 100000; i++)
         message(&ways, &same, 0, 10, &random, &switched);
     assert_in_range(switched, 0, 10);
@@ -254,24 +269,26 @@ static void test_restless(void **state)
 {
     (void)state;
     static const int64_t tried_ns[] = {110000, 150000, 200000, 400000, 1000000};
-    for (size_t t = 0; t < sizeof tried_ns / sizeof *tried_ns; t++) {
+    for (size_t t = 0; t < 4 * (sizeof tried_ns / sizeof *tried_ns); t++) {
+        size_t bytes = t % 4 < 2 ? KIB(512) : KIB(64); /* all are timed, or a fifth */
+        int64_t tried[WAYS] = {0, tried_ns[t / 4], t % 2 ? tried_ns[t / 4] : 110000};
         struct weft_choices ways;
         uint64_t random = SEED;
         int64_t sum_ns = 0, best_ns = 0, cost_ns = 100000;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, WAYS);
         for (int i = 0; i < 50000; i++) {
             int is_timed;
             if (i % 40 == 0)
                 cost_ns = next(&random) % 2 ? 100000 : 60000;
-            uint8_t way = weft_choices_next(&ways, KIB(512), &is_timed);
-            int64_t seen_ns = way == KERNEL ? cost_ns : tried_ns[t];
+            uint8_t way = weft_choices_next(&ways, bytes, &is_timed);
+            int64_t seen_ns = way == KERNEL ? cost_ns : tried[way];
             if (is_timed)
-                weft_choices_observe(&ways, KIB(512), way, seen_ns);
+                weft_choices_observe(&ways, bytes, way, seen_ns);
             sum_ns += seen_ns;
             best_ns += cost_ns;
         }
         if ((double)sum_ns > 1.04 * (double)best_ns)
-            fail_msg("%lld ns beside 60000 to 100000: %.3f times the best", (long long)tried_ns[t],
+            fail_msg("%lld ns beside 60000 to 100000: %.3f times the best", (long long)tried_ns[t / 4],
                      (double)sum_ns / (double)best_ns);
     }
 }
@@ -283,7 +300,7 @@ static void test_calls_of_several(void **state)
     for (uint32_t each = 2; each <= 5; each++) {
         struct weft_choices ways;
         int changed = 0, trials = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (uint32_t i = 0; i < 100000; i++) {
             int is_timed;
             uint8_t way = weft_choices_next(&ways, KIB(512), &is_timed);
@@ -303,7 +320,7 @@ static void test_sizes(void **state)
     static const size_t sizes[] = {1, KIB(8), KIB(8) + 1, KIB(64), (size_t)1 << 40};
     struct weft_choices ways;
     int is_timed;
-    weft_choices_open(&ways);
+    weft_choices_open(&ways, KERNEL, 2);
     for (int i = 0; i < 2000; i++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             uint8_t way = weft_choices_next(&ways, sizes[s], &is_timed);
@@ -329,7 +346,7 @@ static void test_trial_is_short(void **state)
     (void)state;
     struct weft_choices ways;
     int is_timed, fed = 0;
-    weft_choices_open(&ways);
+    weft_choices_open(&ways, KERNEL, 2);
     for (int i = 0; i < 300; i++)
         fed += weft_choices_next(&ways, KIB(64), &is_timed) == FED;
     assert_int_equal(fed, 3);
@@ -349,7 +366,7 @@ static void test_trial_without_costs(void **state)
     for (int is_said = 0; is_said < 2; is_said++) {
         struct weft_choices ways;
         int is_timed, fed = 0;
-        weft_choices_open(&ways);
+        weft_choices_open(&ways, KERNEL, 2);
         for (int i = 0; i < 5000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
             fed += way == FED;
@@ -358,6 +375,75 @@ static void test_trial_without_costs(void **state)
         }
         assert_int_equal(weft_choices_taken(&ways, KIB(64)), KERNEL);
         assert_in_range(fed, is_said ? 3 * 16 : 6, 5000 / 10); /* hardly more rarely where that is known */
+    }
+}
+
+/* --- three ways */
+
+/* Where processors stay the best of three is found, and both others have trials that cost little. */
+static void test_three(void **state)
+{
+    (void)state;
+    uint64_t random = SEED;
+    for (size_t p = 0; p < TRIPLES; p++) {
+        for (int far = 0; far < 2; far++) {
+            struct weft_choices ways;
+            int switched = 0, tried[WAYS] = {0};
+            int64_t sum_ns = 0, best_ns = 0;
+            const int64_t *cost_ns = triples[p].cost_ns[far];
+            weft_choices_open(&ways, KERNEL, WAYS);
+            for (int i = 0; i < 8000; i++) {
+                int64_t seen_ns = message(&ways, &triples[p], far, 0, &random, &switched);
+                for (int way = 0; way < WAYS; way++)
+                    tried[way] += seen_ns == cost_ns[way];
+                sum_ns += i < 200 ? 0 : seen_ns; /* the first trials are of both others */
+                best_ns += i < 200 ? 0 : cost_ns[best_of_three(cost_ns)];
+            }
+            if ((double)sum_ns > 1.05 * (double)best_ns || switched > 2)
+                fail_msg("%zu bytes, %s: %.3f times the best, switched %d times", triples[p].bytes,
+                         far ? "far" : "near", (double)sum_ns / (double)best_ns, switched);
+            for (int way = 0; way < WAYS; way++)
+                assert_true(tried[way] >= 3 * 6);
+        }
+    }
+}
+
+/* Of ways 1 and 2 alone way 0 is never taken. */
+static void test_two_of_three(void **state)
+{
+    (void)state;
+    struct weft_choices ways;
+    uint64_t random = SEED;
+    int switched = 0;
+    weft_choices_open(&ways, FED, 2);
+    assert_int_equal(weft_choices_taken(&ways, KIB(32)), FED);
+    for (int i = 0; i < 2000; i++)
+        assert_true(message(&ways, &triples[1], 1, 0, &random, &switched) != triples[1].cost_ns[1][KERNEL]);
+    assert_int_equal(weft_choices_taken(&ways, KIB(32)), PAST);
+}
+
+/* Both others have a trial soon after costs have moved: the first one may be the worse of them. */
+static void test_three_at_once(void **state)
+{
+    (void)state;
+    static const struct point worse_first = {KIB(64), {{9000, 1000, 9000}, {5000, 4000, 1500}}},
+                              worse_last = {KIB(64), {{9000, 1000, 9000}, {1500, 4000, 5000}}};
+    for (int last = 0; last < 2; last++) {
+        const struct point *point = last ? &worse_last : &worse_first;
+        for (int stayed = 1000; stayed < 1400; stayed++) { /* either may be next */
+            struct weft_choices ways;
+            uint64_t random = SEED;
+            int switched = 0, needed = 0;
+            weft_choices_open(&ways, KERNEL, WAYS);
+            for (int i = 0; i < stayed; i++)
+                message(&ways, point, 0, 0, &random, &switched);
+            assert_int_equal(weft_choices_taken(&ways, KIB(64)), FED);
+            while (weft_choices_taken(&ways, KIB(64)) != (last ? KERNEL : PAST) && needed < 1000) {
+                message(&ways, point, 1, 0, &random, &switched);
+                needed++;
+            }
+            assert_in_range(needed, 1, 170);
+        }
     }
 }
 
@@ -370,7 +456,6 @@ int main(void)
         cmocka_unit_test(test_late_once),
         cmocka_unit_test(test_timed),
         cmocka_unit_test(test_follows),
-
         cmocka_unit_test(test_follows_at_once),
         cmocka_unit_test(test_never_flaps),
         cmocka_unit_test(test_restless),
@@ -378,6 +463,9 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_trial_is_short),
         cmocka_unit_test(test_trial_without_costs),
+        cmocka_unit_test(test_three),
+        cmocka_unit_test(test_two_of_three),
+        cmocka_unit_test(test_three_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

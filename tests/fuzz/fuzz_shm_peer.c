@@ -381,7 +381,7 @@ static void fuzz_token(unsigned variant, const uint8_t *data, size_t size)
     ops.exposed(to_friend, &token);
 }
 
-/* Eight bytes are a wish: where, how much, which cell, the slices, what is free, and whether it is a new one. */
+/* Eight bytes are a wish: where, how much, which cell, the slices, whether past the caches, what is free, and whether it is a new one. */
 static void fuzz_feed(unsigned variant, const uint8_t *data, size_t size)
 {
     enum { BYTES = 20000 };
@@ -404,6 +404,7 @@ static void fuzz_feed(unsigned variant, const uint8_t *data, size_t size)
         feed->bytes = bytes;
         feed->cell = data[3] & 1 ? inside.cell : (uint32_t)data[3] << (data[4] & 7);
         feed->slice_blocks = data[4];
+        feed->is_past = data[3] >> 7;
         feed->freed = data[5] & 1 ? feed->wanted : (uint64_t)data[5] << (data[6] & 63);
         feed->wanted = data[6] & 1 ? feed->wanted : (uint64_t)data[7] << (data[6] & 56);
         if (data[7] == 255 && is_exposed) {

@@ -23,6 +23,9 @@
 #include "tests/support/ranks.h"
 #include "transport/shm/shm_private.h"
 
+#ifndef WAY
+#define WAY "fed" /* another in test_fed_past.c */
+#endif
 #define PAGE       4096
 #define PIECE      4096         /* what is read by less is no payload */
 #define SLOWER     1000000      /* 4 s for an owner to begin, 20 s to go on: nobody stops */
@@ -40,10 +43,10 @@ static struct shared {
 
 int __real_shm_feed_give(struct weft_transport *);
 int __wrap_shm_feed_give(struct weft_transport *);
-size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t, int,
-                           uint32_t);
-size_t __wrap_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t, int,
-                           uint32_t);
+size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
+                           const struct shm_fed_how *, uint32_t);
+size_t __wrap_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
+                           const struct shm_fed_how *, uint32_t);
 
 int __real_shm_cell_check(const struct weft_link *, const struct shm_token *);
 int __wrap_shm_cell_check(const struct weft_link *, const struct shm_token *);
@@ -73,10 +76,10 @@ int __wrap_shm_feed_give(struct weft_transport *transport)
 }
 
 size_t __wrap_shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset,
-                           void *destination, size_t size, int is_wish, uint32_t flags)
+                           void *destination, size_t size, const struct shm_fed_how *how, uint32_t flags)
 {
     shared->asked++;
-    return __real_shm_pull_fed(link, token, offset, destination, size, is_wish, flags);
+    return __real_shm_pull_fed(link, token, offset, destination, size, how, flags);
 }
 
 ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals,
@@ -182,7 +185,7 @@ static void test_sizes(void **state)
 #define TAGS  3
 #define TURNS 48
 
-/* Of a tag. In slices of one block, of four and of two: the second one's marks leave those of the first standing where it overwrites it. */
+/* Of a tag. In slices of one block (past the caches: two), of four and of two: the second one's marks leave those of the first standing where it overwrites it. */
 static const size_t lengths[TAGS] = {20u << 10, ASKED, SHORT};
 
 /* Rank 0's: started, and as far copied as it can be before anybody receives. */
@@ -207,8 +210,7 @@ static int order_body(int rank, int ranks, void *arg)
     struct job job;
     uint8_t *memory = malloc(TAGS * ASKED);
     uint64_t expected = 0;
-    (void)ranks, (void)arg;
-    CHECK(memory);
+    CHECK(memory && ranks == 2 && !arg);
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     test_clock_slow(SLOWER);
@@ -506,7 +508,7 @@ static void test_learns(void **state)
         assert_int_equal(test_ranks_fork(2, learning_body, &bytes[i]), 0);
         assert_in_range(shared->kernel_reads, 2, MESSAGES);
     }
-    setenv("WEFT_WAY_SHM", "fed", 1);
+    setenv("WEFT_WAY_SHM", WAY, 1);
 }
 
 /* Both read at once, and feeding is slow: trials of either have the other do likewise, and nothing of that stays. */
@@ -537,7 +539,7 @@ static void test_likewise(void **state)
     shared->slow_feed = 1;
     setenv("WEFT_WAY_SHM", "auto", 1);
     assert_int_equal(test_ranks_fork(2, likewise_body, NULL), 0);
-    setenv("WEFT_WAY_SHM", "fed", 1);
+    setenv("WEFT_WAY_SHM", WAY, 1);
 }
 
 /* --- an owner that never feeds is asked seldom, and one that does so again is found */
@@ -549,8 +551,7 @@ static int away_body(int rank, int ranks, void *arg)
     struct job job;
     uint8_t *memory = calloc(1, BYTES);
     int asked = 0, is_over = 0;
-    (void)ranks, (void)arg;
-    CHECK(memory);
+    CHECK(memory && ranks == 2 && !arg);
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     for (int i = 0; i < 3 * AWAY && !is_over; i++) {
@@ -577,7 +578,7 @@ static void test_away(void **state)
     for (int is_fixed = 0; is_fixed < 2; is_fixed++) {
         prepare(GOES_ON);
         shared->feeds_not = 1;
-        setenv("WEFT_WAY_SHM", is_fixed ? "fed" : "auto", 1);
+        setenv("WEFT_WAY_SHM", is_fixed ? WAY : "auto", 1);
         assert_int_equal(test_ranks_fork(2, away_body, NULL), 0);
     }
     setenv("WEFT_HELP_SHM", "always", 1);
@@ -586,14 +587,12 @@ static void test_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_order),
-        cmocka_unit_test(test_chain),  cmocka_unit_test(test_owner_stops),
-        cmocka_unit_test(test_dies),   cmocka_unit_test(test_taken_back),
-        cmocka_unit_test(test_learns), cmocka_unit_test(test_likewise),
-        cmocka_unit_test(test_away),
+        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_order),       cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_away),   cmocka_unit_test(test_owner_stops), cmocka_unit_test(test_dies),
+        cmocka_unit_test(test_learns), cmocka_unit_test(test_taken_back),  cmocka_unit_test(test_likewise),
     };
     shared = test_ranks_shared(sizeof *shared);
-    setenv("WEFT_WAY_SHM", "fed", 1);
+    setenv("WEFT_WAY_SHM", WAY, 1);
     setenv("WEFT_HELP_SHM", "always", 1);
     setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -245,10 +245,10 @@ static int many_body(int rank, int ranks, void *arg)
 
 static void test_many(void **state)
 {
-    static const char *const ways[] = {"pull", "fed", "auto"};
+    static const char *const ways[] = {"pull", "fed", "past", "auto"};
     (void)state;
     memset((void *)scene, 0, sizeof *scene);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         setenv("WEFT_WAY_SHM", ways[i], 1);
         assert_int_equal(test_ranks_fork(2, many_body, NULL), 0);
     }

@@ -51,13 +51,14 @@ struct scene {
                   * looked at what its other thread waits for, TWO_WAIT; or while that one keeps it from the lock, LOCKED_OUT. The others call when it has. */
 };
 
-static int streamed; /* copies past the caches */
+static int streamed; /* copies past the caches into a result: a peer is fed that way as well */
+static const char *result, *result_end;
 
 void __real_weft_copy_streaming(void *destination, const void *source, size_t size);
 void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size);
 void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size)
 {
-    streamed++;
+    streamed += (const char *)destination >= result && (const char *)destination < result_end;
     __real_weft_copy_streaming(destination, source, size);
 }
 
@@ -337,6 +338,8 @@ static int body(int rank, int ranks, void *arg)
     send = job_memory_get(&job, bytes, scene->memory == MAPPED);
     recv = job_memory_get(&job, bytes, scene->memory == MAPPED);
     CHECK(send && recv);
+    result = recv;
+    result_end = result + bytes;
     if (scene->memory == ORDINARY && is_forbidden(&job, send, rank, ranks))
         return job_close(&job) != WEFT_OK;
     for (int number = 0; number < CALLS; number++) {

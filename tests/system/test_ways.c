@@ -151,7 +151,7 @@ static int described_body(int rank, int ranks, void *arg)
     if (seen->refused) {
         CHECK(said(&job, ordinary, BYTES, !rank, "staged", "cannot read") == 0);
     } else {
-        int is_auto = strcmp(arg, "auto") == 0, is_fed = strcmp(arg, "fed") == 0;
+        int is_auto = strcmp(arg, "auto") == 0, is_fed = strcmp(arg, "fed") == 0 || strcmp(arg, "past") == 0;
         CHECK(is_auto || is_fed || stats.bytes_fed == 0);
         CHECK(said(&job, ordinary, BYTES, !rank, "pulled", is_auto ? "finds faster" : "WEFT_WAY_SHM") == 0);
         CHECK_OK(weft_comm_describe(job.comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, !rank,
@@ -166,14 +166,14 @@ static int described_body(int rank, int ranks, void *arg)
 
 static void test_described(void **state)
 {
-    static const char *const ways[] = {"pull", "fed", "auto"};
+    static const char *const ways[] = {"pull", "fed", "past", "auto"};
     (void)state;
     setenv("WEFT_HELP_SHM", "always", 1); /* or it may be by the kernel next, as the sender was not there */
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         memset((void *)seen, 0, sizeof *seen);
-        seen->forbids = i >= 3; /* as a container's kernel may */
-        setenv("WEFT_WAY_SHM", ways[i % 3], 1);
-        assert_int_equal(test_ranks_fork(2, described_body, (void *)(uintptr_t)ways[i % 3]), 0);
+        seen->forbids = i >= 4; /* as a container's kernel may */
+        setenv("WEFT_WAY_SHM", ways[i % 4], 1);
+        assert_int_equal(test_ranks_fork(2, described_body, (void *)(uintptr_t)ways[i % 4]), 0);
     }
     unsetenv("WEFT_WAY_SHM");
     unsetenv("WEFT_HELP_SHM");

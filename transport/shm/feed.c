@@ -6,6 +6,9 @@
  * slice by slice, and marks each; the reader copies out what is marked, and says what is free again. Both copy at once. Whether that is faster than the kernel is
  * the reader's choice (pull.c), which nobody has to agree to.
  *
+ * Between processors that share no cache a line has to be fetched from the other one's. There the owner's copies go past the caches where the reader wants that, and
+ * the reader finds them in memory.
+ *
  * Nobody waits for the other for long. An owner that does not begin at once computes, sleeps or is stopped, and one that does not go on has been put aside: the
  * reader takes back what it has asked for, and reads the rest by the kernel. A reader that does not go on leaves an owner with full blocks, which
  * looks again with each poll(). While a reader waits it feeds others, so two that read from each other both get what they want.
@@ -19,7 +22,8 @@
  *
  * A message of up to 128 KB is fed ahead, before anybody has asked, where the peer has used what was fed ahead last, or has asked since. All of the message must be
  * final (expose_whole()). Its blocks are the same ones, with numbers of the owner's, which are in its token. A peer that asks for something else first gives up what is fed ahead: the
- * owner clears its marks before it fills those blocks. Its token also says what had been asked for last, so that such a peer does not wait for them.
+ * owner clears its marks before it fills those blocks. Its token also says what had been asked for last, so that such a peer does not wait for them, and whether it
+ * goes past the caches: a peer that wants it otherwise asks.
  *
  * Blocks get memory when a peer first wants something, for so many links of an instance at a time, and an idle link's go to one that needs them.
  */
@@ -74,8 +78,11 @@ static uint64_t blocks_of(uint64_t bytes)
     return (bytes + SHM_FEED_BLOCK - 1) / SHM_FEED_BLOCK;
 }
 
-static uint32_t slice_of(size_t bytes)
+/* Past the caches each slice waits until its stores have arrived, so there are no short ones. */
+static uint32_t slice_of(size_t bytes, int is_past)
 {
+    if (is_past)
+        return bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
     return bytes < SMALL_BYTES ? 1 : bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
 }
 
@@ -138,11 +145,11 @@ static int get_blocks(struct weft_link *link)
     if (transport->fed_links == FED_LINKS)
         make_room(transport, weft_clock_about_ns());
     if (transport->fed_links == FED_LINKS ||
-        (transport->short_ns && weft_clock_about_ns() - transport->short_ns < IDLE_NS))
+        (transport->denied_ns && weft_clock_about_ns() - transport->denied_ns < IDLE_NS))
         return 0;
     if (madvise(blocks, SHM_FEED_BYTES, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
         madvise(blocks, SHM_FEED_BYTES, MADV_REMOVE);
-        transport->short_ns = weft_clock_about_ns();
+        transport->denied_ns = weft_clock_about_ns();
         return 0;
     }
     transport->fed_links++;
@@ -173,7 +180,8 @@ static int take(struct weft_link *link, const struct shm_feed *feed, uint64_t wa
         .source = (const uint8_t *)(uintptr_t)atomic_load_explicit(&feed->source, memory_order_relaxed),
         .bytes = atomic_load_explicit(&feed->bytes, memory_order_relaxed),
         .cell = atomic_load_explicit(&feed->cell, memory_order_relaxed),
-        .slice_blocks = atomic_load_explicit(&feed->slice_blocks, memory_order_relaxed)};
+        .slice_blocks = atomic_load_explicit(&feed->slice_blocks, memory_order_relaxed),
+        .is_past = atomic_load_explicit(&feed->is_past, memory_order_relaxed) != 0};
     weft_fence_loads();
     if (atomic_load_explicit(&feed->wanted, memory_order_relaxed) != wanted)
         return 0;
@@ -201,7 +209,10 @@ static size_t fill(struct weft_link *link, struct shm_fed_piece *piece, uint64_t
         size_t left = piece->bytes - piece->done, bytes = left < slice_bytes ? left : slice_bytes;
         if (block + piece->slice_blocks > end)
             break;
-        memcpy(block_at(ring, block), piece->source + piece->done, bytes);
+        if (piece->is_past)
+            weft_copy_streaming(block_at(ring, block), piece->source + piece->done, bytes);
+        else
+            memcpy(block_at(ring, block), piece->source + piece->done, bytes);
         atomic_store_explicit(mark_of(ring, block), (block + 1) | bits, memory_order_release);
         piece->done += bytes;
         given += bytes;
@@ -226,6 +237,18 @@ static int give(struct weft_link *link)
            fill(link, ahead, UINT64_MAX, AHEAD_EACH, SHM_FED_AHEAD) > 0;
 }
 
+void shm_feed_exposed(struct weft_link *link)
+{
+    atomic_store_explicit(&feed_in(link->ring.memory)->exposed, ++link->feeding.exposed,
+                          memory_order_relaxed);
+}
+
+int shm_feed_is_past(const struct weft_link *link)
+{
+    return atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP &&
+           atomic_load_explicit(&feed_in(link->ring.memory)->is_past, memory_order_relaxed) != 0;
+}
+
 uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell)
 {
     struct shm_feeding *feeding = &link->feeding;
@@ -242,13 +265,20 @@ uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size,
         if (!feeding->is_ahead_good)
             return 0;
     }
-    uint32_t blocks = slice_of(size);
+    int is_past = link->transport->params.fed == WEFT_FED_AUTO ? shm_feed_is_past(link)
+                                                               : link->transport->params.fed == WEFT_FED_PAST;
+    uint32_t blocks = slice_of(size, is_past);
     uint64_t first = (feeding->ahead_next + blocks - 1) / blocks * blocks;
     feeding->ahead_next = (first + blocks_of(size)) % AHEAD_NUMBERS;
-    *ahead = (struct shm_fed_piece){
-        .number = first + 1, .source = memory, .bytes = size, .cell = cell, .slice_blocks = blocks};
+    *ahead = (struct shm_fed_piece){.number = first + 1,
+                                    .source = memory,
+                                    .bytes = size,
+                                    .cell = cell,
+                                    .slice_blocks = blocks,
+                                    .is_past = is_past};
     clear_marks(link, ahead);
-    return (first + 1) << SHM_TOKEN_AHEAD | (feeding->asked.number & SHM_TOKEN_NUMBER) << SHM_TOKEN_ASKED;
+    return (first + 1) << SHM_TOKEN_AHEAD | (feeding->asked.number & SHM_TOKEN_NUMBER) << SHM_TOKEN_ASKED |
+           (is_past ? SHM_TOKEN_PAST : 0);
 }
 
 int shm_feed_give(struct weft_transport *transport)
@@ -282,12 +312,29 @@ void shm_feed_end(struct weft_link *link)
 
 /* --- the reader */
 
+int shm_feed_look(struct weft_link *link, struct shm_reads *reads)
+{
+    struct shm_channel *channel = shm_channel_of(link);
+    if (!channel)
+        return 0;
+    const _Atomic uint64_t *line = &feed_in(channel->ring.memory)->exposed;
+    int64_t begun_ns = weft_clock_ns();
+    uint64_t exposed = atomic_load_explicit(line, memory_order_acquire);
+    int64_t come_ns = weft_clock_ns();
+    uint64_t again = atomic_load_explicit(line, memory_order_acquire);
+    int64_t clock_ns = weft_clock_ns() - come_ns, line_ns = come_ns - begun_ns;
+    int is_new = exposed != reads->exposed && exposed == again && 2 * line_ns > 3 * clock_ns;
+    reads->exposed = again;
+    return is_new ? weft_distance_observe(&reads->distance, line_ns) : 0; /* else it was here already */
+}
+
 /* Returns the number of the first block. */
 static uint64_t ask(struct shm_channel *channel, const struct shm_token *token, uint64_t offset, size_t bytes,
-                    int is_wish)
+                    const struct shm_fed_how *how)
 {
     struct shm_feed *feed = feed_in(channel->ring.memory);
-    uint32_t blocks = slice_of(bytes), wishes = atomic_load_explicit(&feed->wishes, memory_order_relaxed);
+    uint32_t blocks = slice_of(bytes, how->is_past),
+             wishes = atomic_load_explicit(&feed->wishes, memory_order_relaxed);
     uint64_t first = (channel->fed_next + blocks - 1) / blocks * blocks;
     channel->fed_next = first + blocks_of(bytes);
     channel->asked = first + 1;
@@ -297,7 +344,8 @@ static uint64_t ask(struct shm_channel *channel, const struct shm_token *token, 
     atomic_store_explicit(&feed->bytes, bytes, memory_order_release);
     atomic_store_explicit(&feed->cell, token->cell, memory_order_release);
     atomic_store_explicit(&feed->slice_blocks, blocks, memory_order_release);
-    atomic_store_explicit(&feed->wishes, wishes + (is_wish != 0), memory_order_release);
+    atomic_store_explicit(&feed->is_past, how->is_past, memory_order_release);
+    atomic_store_explicit(&feed->wishes, wishes + how->is_wish, memory_order_release);
     atomic_store_explicit(&feed->wanted, first + 1, memory_order_release);
     return first;
 }
@@ -336,11 +384,11 @@ struct reading {
 
 /* Copies out slices from block `block` on. bits: of their marks. */
 static void copy_out(struct weft_transport *transport, uint8_t *ring, uint64_t block, uint64_t bits,
-                     struct reading *reading)
+                     int is_past, struct reading *reading)
 {
     struct shm_feed *feed = feed_in(ring);
     size_t first = reading->done;
-    uint32_t slice_blocks = slice_of(reading->size - first);
+    uint32_t slice_blocks = slice_of(reading->size - first, is_past);
     size_t slice_bytes = (size_t)slice_blocks * SHM_FEED_BLOCK;
     while (reading->done < reading->size && await(transport, mark_of(ring, block), (block + 1) | bits,
                                                   reading->done > first ? STALL_NS : BEGIN_NS)) {
@@ -357,7 +405,7 @@ static void copy_out(struct weft_transport *transport, uint8_t *ring, uint64_t b
 }
 
 size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
-                    size_t size, int is_wish, uint32_t flags)
+                    size_t size, const struct shm_fed_how *how, uint32_t flags)
 {
     struct shm_channel *channel = shm_channel_of(link);
     if (!channel)
@@ -367,22 +415,24 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
     uint64_t ahead = token->segment >> SHM_TOKEN_AHEAD & SHM_TOKEN_NUMBER,
              asked = token->segment >> SHM_TOKEN_ASKED;
     struct reading reading = {.destination = destination, .size = size, .flags = flags};
+    int is_past = (token->segment & SHM_TOKEN_PAST) != 0;
     /* Who has asked since would wait for marks that the owner has cleared. */
-    if (ahead && size == token->size && asked == (channel->asked & SHM_TOKEN_NUMBER)) {
-        if (is_wish)
+    if (ahead && size == token->size && asked == (channel->asked & SHM_TOKEN_NUMBER) &&
+        is_past == (int)how->is_past && (ahead - 1) % slice_of(size, is_past) == 0) {
+        if (how->is_wish)
             atomic_store_explicit(&feed->wishes,
                                   atomic_load_explicit(&feed->wishes, memory_order_relaxed) + 1,
                                   memory_order_relaxed);
         atomic_store_explicit(&feed->bytes, size, memory_order_relaxed);
-        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, &reading);
+        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, is_past, &reading);
         if (!reading.done) /* who asks it would wait as long once more */
             return 0;
         atomic_store_explicit(&feed->ahead_used, ahead, memory_order_relaxed);
     }
     if (reading.done == size)
         return size;
-    uint64_t block = ask(channel, token, offset + reading.done, size - reading.done, is_wish);
-    copy_out(link->transport, ring, block, 0, &reading);
+    uint64_t block = ask(channel, token, offset + reading.done, size - reading.done, how);
+    copy_out(link->transport, ring, block, 0, how->is_past, &reading);
     if (reading.done < size)
         atomic_store_explicit(&feed->wanted, 0, memory_order_release);
     return reading.done;

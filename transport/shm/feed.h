@@ -21,9 +21,13 @@ struct shm_feed {
     _Atomic uint32_t cell;                /* of the token that stands for it */
     _Atomic uint32_t slice_blocks;        /* of them make a slice, which is full or empty */
     _Atomic uint32_t wishes; /* of its own, which the owner follows where it reads from here itself */
+    _Atomic uint32_t
+        is_past; /* the owner's copies are to go past the caches, also what it feeds ahead from now on */
     _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
     _Atomic uint64_t
         ahead_used; /* the number, as in its token, of the last message whose slices ahead were used */
+    _Alignas(64) _Atomic uint64_t
+        exposed; /* by the owner, so often: how long this line takes shows the reader how near it is */
 };
 
 /* In a mark, of what nobody has asked for: such blocks have numbers of their own. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ordinary memory of a peer: by the kernel, which the owner may help with (help.c), or fed by the owner (feed.c).
+/* Reading ordinary memory of a peer: by the kernel, which the owner may help with (help.c), or fed by the owner (feed.c), through a cache
+ * that both share or past the caches.
  *
- * Which is faster depends on how near both processors are and on the size, and changes while a program runs. So the reader measures both, per peer
- * and size (base/choice.h). What counts is the time of one read, from its beginning to its end. A read that is not fed to its end says nothing.
+ * Which is faster depends on how near both processors are and on the size, and changes while a program runs. So the reader measures all three, per peer
+ * and size (base/choice.h), and keeps apart what it has found while the owner was near and while it was far (base/distance.h): when processors move what was known of
+ * their new distance holds again. What counts is the time of one read, from its beginning to its end. A read that is not fed to its end says nothing.
  *
  * Two that read from each other had better do so in the same way, as who is inside the kernel's copy feeds nobody. So a read is fed as well whose owner has asked for the same since the
  * last one: then what either measures in a trial is what both would have. That is no wish of its own, or one would follow the other for ever.
@@ -16,41 +18,81 @@
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
-enum shm_read { SHM_READ_KERNEL, SHM_READ_FED };
+enum shm_read { SHM_READ_KERNEL, SHM_READ_FED, SHM_READ_PAST, SHM_READ_WAYS };
+_Static_assert(SHM_READ_WAYS == WEFT_CHOICE_WAYS, "costs of each");
+static const char *const way_names[] = {"by the kernel", "fed", "fed past the caches"};
 
 /* Reads that are asked for before a peer is taken for one that has other things to do; then one of so many is. Odd, as messages often have 2, 4 or 8
  * pieces. */
 #define UNHELPED_MAX  4u
 #define UNHELPED_EACH 17u
-#define WAKING_BYTES  (1u << 20) /* a message that an owner is worth waking for */
+/* One in so many reads looks how near the owner is, which costs a line and the clock, and each of a trial. The distance is to be known before its
+ * costs are: else what holds of one would be learnt of the other. */
+#define SHORT_READS  8
+#define LONG_READS   2
+#define LONG_BYTES   (128u << 10)
+#define LARGE_BYTES  (512u << 10)
+#define WAKING_BYTES (1u << 20) /* a message that an owner is worth waking for */
 
 /* How this read is done. */
 struct how {
+    struct weft_choices *choices; /* NULL: none are asked */
     enum shm_read way;
     int is_timed; /* its cost is to be observed */
     int is_trial;
+    int is_void;     /* it was chosen for another distance: its cost says nothing */
     int is_likewise; /* as the owner has wanted the same, since it was read last */
 };
 
+static struct shm_reads *reads_of(struct weft_link *link)
+{
+    struct shm_reads *reads = link->reads;
+    if (!reads && (reads = calloc(1, sizeof *reads))) {
+        for (int far = 0; far < 2; far++)
+            weft_choices_open(&reads->choices[far], SHM_READ_KERNEL, SHM_READ_WAYS);
+        link->reads = reads;
+    }
+    return reads;
+}
+
+/* Sees how near the owner is. Returns where `choices` are from now on. */
+static struct weft_choices *look(struct weft_link *link, struct shm_reads *reads,
+                                 struct weft_choices *choices)
+{
+    int moved = shm_feed_look(link, reads), from = moved < 0;
+    if (!moved)
+        return choices;
+    struct weft_choices *kept = &reads->choices[from], *other = &reads->choices[!from];
+    *other = *kept;
+    weft_choices_open(kept, SHM_READ_KERNEL, SHM_READ_WAYS);
+    return choices == kept ? other : NULL;
+}
+
 static struct how next_read(struct weft_link *link, const struct shm_token *token, size_t size)
 {
-    struct how how = {SHM_READ_KERNEL, 0, 0, 0};
+    struct how how = {.way = SHM_READ_KERNEL};
     if (link->transport->params.help == WEFT_HELP_NEVER || token->segment & SHM_TOKEN_NOT_FED ||
         token->cell == SHM_CELL_SHARED || size < SHM_FED_BYTES_MIN)
         return how;
     if (token->segment & SHM_TOKEN_ALWAYS_FED) {
-        how.way = SHM_READ_FED;
+        how.way = token->segment & SHM_TOKEN_PAST ? SHM_READ_PAST : SHM_READ_FED;
         return how;
     }
-    if (!link->reads && (link->reads = malloc(sizeof *link->reads)))
-        weft_choices_open(link->reads);
-    if (!link->reads)
+    struct shm_reads *reads = reads_of(link);
+    if (!reads)
         return how;
-    how.way = (enum shm_read)weft_choices_next(link->reads, size, &how.is_timed);
-    how.is_trial = how.way != weft_choices_taken(link->reads, size);
+    if (reads->count++ % (size > LONG_BYTES ? LONG_READS : SHORT_READS) == 0)
+        look(link, reads, NULL);
+    how.choices = &reads->choices[reads->distance.is_far];
+    how.way = (enum shm_read)weft_choices_next(how.choices, size, &how.is_timed);
+    how.is_trial = how.way != weft_choices_taken(how.choices, size);
+    if (how.is_trial) {
+        how.choices = look(link, reads, how.choices);
+        how.is_void = how.choices != &reads->choices[reads->distance.is_far];
+    }
     int was_wanted = shm_feed_was_wanted(link, size);
     if (was_wanted && how.way == SHM_READ_KERNEL && !how.is_trial) /* which says nothing about either way */
-        how = (struct how){SHM_READ_FED, 0, 0, 1};
+        how = (struct how){.way = shm_feed_is_past(link) ? SHM_READ_PAST : SHM_READ_FED, .is_likewise = 1};
     return how;
 }
 
@@ -60,8 +102,8 @@ static int is_asked(struct weft_link *link, const struct shm_token *token, size_
 {
     struct shm_peer *peer = link->peer;
     int setting = link->transport->params.help;
-    peer->read_as =
-        (uint32_t)token->segment & (SHM_TOKEN_NOT_HELPED | SHM_TOKEN_NOT_FED | SHM_TOKEN_ALWAYS_FED);
+    peer->read_as = (uint32_t)token->segment &
+                    (SHM_TOKEN_NOT_HELPED | SHM_TOKEN_NOT_FED | SHM_TOKEN_ALWAYS_FED | SHM_TOKEN_PAST);
     if (setting == WEFT_HELP_NEVER ||
         (how->way == SHM_READ_KERNEL &&
          (token->segment & SHM_TOKEN_NOT_HELPED || size < SHM_HELPED_BYTES_MIN)))
@@ -72,35 +114,37 @@ static int is_asked(struct weft_link *link, const struct shm_token *token, size_
 }
 
 /* A read of size bytes has taken so long, 0: it says nothing. */
-static void observe(struct weft_link *link, int pid, size_t size, enum shm_read way, int64_t cost_ns)
+static void observe(struct weft_link *link, int pid, size_t size, const struct how *how, int64_t cost_ns)
 {
     const struct weft_transport *transport = link->transport;
-    if (weft_choices_observe(link->reads, size, (uint8_t)way, cost_ns) && transport->params.log)
-        transport->params.log(WEFT_LOG_DEBUG, "shm: reads of about %zu bytes of process %d are faster %s now",
-                              size, pid, way == SHM_READ_FED ? "fed" : "by the kernel");
+    if (weft_choices_observe(how->choices, size, (uint8_t)how->way, cost_ns) && transport->params.log)
+        transport->params.log(
+            WEFT_LOG_DEBUG, "shm: reads of about %zu bytes of process %d are faster %s now, while it is %s",
+            size, pid, way_names[how->way], how->choices == link->reads->choices ? "near" : "far");
 }
 
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
                       void *destination, size_t size, uint32_t flags)
 {
     const struct how how = next_read(link, token, size);
-    int asks = is_asked(link, token, size, &how), is_fed = how.way == SHM_READ_FED, status = WEFT_OK;
+    const struct shm_fed_how fed_how = {.is_wish = !how.is_likewise, .is_past = how.way == SHM_READ_PAST};
+    int asks = is_asked(link, token, size, &how), is_fed = how.way != SHM_READ_KERNEL, status = WEFT_OK;
     int64_t begun_ns = how.is_timed ? weft_clock_ns() : 0;
     size_t fed = 0;
     if (asks && offset == 0 && token->size >= WAKING_BYTES && /* once: who is woken polls on for a while */
         atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP)
         shm_peer_wake(link);
     if (asks && is_fed)
-        fed = shm_pull_fed(link, token, offset, destination, size, !how.is_likewise, flags);
+        fed = shm_pull_fed(link, token, offset, destination, size, &fed_how, flags);
     link->fed_bytes += fed;
     if (fed == size)
         link->peer->unhelped = 0;
     else
         status = shm_pull_helped(link, pid, token, offset + fed, (uint8_t *)destination + fed, size - fed,
                                  asks && !is_fed);
-    if (how.is_timed)
-        observe(link, pid, size, how.way,
-                status != WEFT_OK || (is_fed && fed < size) ? 0 : weft_clock_ns() - begun_ns);
+    if (how.is_timed && how.choices)
+        observe(link, pid, size, &how,
+                status != WEFT_OK || how.is_void || (is_fed && fed < size) ? 0 : weft_clock_ns() - begun_ns);
     return status;
 }
 
@@ -118,24 +162,31 @@ static int say_asked(const struct weft_link *link, char *why, size_t capacity)
 /* Why a read of so many bytes is fed, or is not. Returns whether it is. */
 static int say_fed(const struct weft_link *link, size_t bytes, char *why, size_t capacity)
 {
-    uint64_t costs_ns[2];
+    uint64_t costs_ns[WEFT_CHOICE_WAYS];
     size_t of_bytes;
     if (link->transport->params.help == WEFT_HELP_NEVER || link->peer->read_as & SHM_TOKEN_NOT_FED ||
         bytes < SHM_FED_BYTES_MIN)
         return 0;
     if (link->peer->read_as & SHM_TOKEN_ALWAYS_FED) {
-        snprintf(why, capacity, "WEFT_WAY_SHM of the rank says so; it has fed %" PRIu64 " bytes so far",
-                 link->fed_bytes);
+        snprintf(why, capacity, "%sWEFT_WAY_SHM of the rank says so; it has fed %" PRIu64 " bytes so far",
+                 link->peer->read_as & SHM_TOKEN_PAST ? "past the caches: " : "", link->fed_bytes);
         return say_asked(link, why, capacity);
     }
     if (!link->reads)
         return 0;
-    int taken = weft_choices_costs(link->reads, bytes, costs_ns, &of_bytes);
-    if (costs_ns[0] && costs_ns[1])
-        snprintf(why, capacity, "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes",
-                 costs_ns[taken], taken ? "fed" : "by the kernel", costs_ns[!taken],
-                 taken ? "by the kernel" : "fed", of_bytes);
-    return taken == SHM_READ_FED && say_asked(link, why, capacity);
+    int taken =
+        weft_choices_costs(&link->reads->choices[link->reads->distance.is_far], bytes, costs_ns, &of_bytes);
+    int other = -1; /* the best of those that are known */
+    for (int way = 0; way < SHM_READ_WAYS; way++) {
+        if (way != taken && costs_ns[way] && (other < 0 || costs_ns[way] < costs_ns[other]))
+            other = way;
+    }
+    if (costs_ns[taken] && other >= 0)
+        snprintf(why, capacity,
+                 "measured: %" PRIu64 " ns %s, %" PRIu64 " ns %s, for %zu bytes, while it is %s",
+                 costs_ns[taken], way_names[taken], costs_ns[other], way_names[other], of_bytes,
+                 link->reads->distance.is_far ? "far" : "near");
+    return taken != SHM_READ_KERNEL && say_asked(link, why, capacity);
 }
 
 /* Whether the next read of so many bytes is offered to its owner in half, and why. */
@@ -173,8 +224,7 @@ int shm_link_help(struct weft_link *link, struct weft_link_help *help)
                                  .bytes_offered = link->offered_bytes,
                                  .bytes_helped = link->helped_bytes,
                                  .bytes_fed = link->fed_bytes};
-    if (help->size >= sizeof now)
-        now.bytes = help->bytes;
+    now.bytes = help->size >= sizeof now ? help->bytes : LARGE_BYTES; /* who cannot ask means a large one */
     now.is_offered = say_helped(link, now.bytes, now.why, sizeof now.why);
     now.is_fed = say_fed(link, now.bytes, now.why, sizeof now.why);
     memcpy(help, &now, help->size < sizeof now ? help->size : sizeof now);

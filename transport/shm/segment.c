@@ -115,7 +115,9 @@ static int segment_send(struct weft_link *link, uint32_t index)
 /* How peers shall read ordinary memory of this instance. */
 static uint32_t read_flags(const struct weft_transport *transport)
 {
-    uint32_t fed = transport->params.fed == WEFT_FED_ALWAYS ? SHM_TOKEN_ALWAYS_FED : 0;
+    uint32_t fed = transport->params.fed == WEFT_FED_ALWAYS ? SHM_TOKEN_ALWAYS_FED
+                   : transport->params.fed == WEFT_FED_PAST ? SHM_TOKEN_ALWAYS_FED | SHM_TOKEN_PAST
+                                                            : 0;
     if (transport->params.fed == WEFT_FED_NEVER || transport->params.help == WEFT_HELP_NEVER)
         fed = SHM_TOKEN_NOT_FED;
     return (transport->helps ? 0 : SHM_TOKEN_NOT_HELPED) | fed;
@@ -155,6 +157,8 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
             WEFT_UNSUPPORTED, "shm: the peer cannot read this process's memory (%s)",
             link->probe_errno ? weft_errno_text(link->probe_errno) : "it does not try to");
     shm_cell_take(link, &token);
+    if (token.kind == SHM_TOKEN_ADDRESS && token.size >= SHM_FED_BYTES_MIN)
+        shm_feed_exposed(link);
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);
     return WEFT_OK;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <weft/transport.h>
 #include "base/choice.h"
+#include "base/distance.h"
 #include "base/error.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/wire.h"
@@ -86,6 +87,13 @@ struct shm_fed_piece {
     const uint8_t *source;
     uint64_t bytes, done;
     uint32_t cell, slice_blocks;
+    int is_past; /* the caches */
+};
+
+/* How a reader wants to be fed. */
+struct shm_fed_how {
+    uint32_t is_wish; /* 1: of its own, and not as the peer wants to be fed */
+    uint32_t is_past; /* 1: past the caches; what is fed ahead already comes as its token says */
 };
 
 /* Of a link, and the polling thread's. */
@@ -96,6 +104,15 @@ struct shm_feeding {
     int has_blocks;      /* they have memory */
     uint32_t wishes;     /* as shm_feed_was_wanted() has seen them */
     int64_t given_ns;    /* when the last slice was, by a coarse clock */
+    uint64_t exposed;    /* memory that may be fed, so often */
+};
+
+/* How ordinary memory of a peer is read: which enum shm_read is the fastest. The polling thread's. */
+struct shm_reads {
+    struct weft_choices choices[2]; /* while the peer's processor is near, and while it is far */
+    struct weft_distance distance;
+    uint64_t exposed; /* by the peer, as of the last look */
+    uint32_t count;
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -116,8 +133,7 @@ struct weft_link {
     struct shm_map_entry cache[SHM_MAP_CACHE];
     uint32_t exposures;         /* of ordinary memory, large enough to help with or to feed */
     struct shm_feeding feeding; /* of the peer, from this process's memory */
-    struct weft_choices
-        *reads; /* of how ordinary memory of the peer is read: enum shm_read. NULL: none was */
+    struct shm_reads *reads;    /* NULL: no ordinary memory of the peer was read */
     uint64_t offered_bytes, helped_bytes, fed_bytes; /* of what was pulled here, see link_help() */
     uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
@@ -163,7 +179,7 @@ struct weft_transport {
     int event_fd, control_fd, listen_fd, timer_fd;
     int helps;                      /* 0: its setting says no, or the kernel */
     uint32_t fed_links;             /* whose blocks have memory */
-    int64_t short_ns;               /* when there was none for more; 0: never */
+    int64_t denied_ns;              /* when there was none for more; 0: never */
     int listening;                  /* listen_fd and timer_fd are watched */
     int closing;                    /* under the lock */
     struct shm_stranger *strangers; /* oldest first; under the lock */
@@ -256,10 +272,16 @@ int shm_feed_give(struct weft_transport *transport);
 uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell);
 /* Whether the peer has wanted to be fed with about so many bytes, since this was asked last. */
 int shm_feed_was_wanted(struct weft_link *link, size_t size);
-/* Has the peer feed this process, which begins at once or not at all. is_wish: of this process's own, and not as the peer wants to be
- * fed. flags: WEFT_PULL_*. Returns how many bytes have come, from the first on. */
+/* Whether it has last wanted that past the caches. */
+int shm_feed_is_past(const struct weft_link *link);
+/* Memory has been exposed that may be fed. The link is up. */
+void shm_feed_exposed(struct weft_link *link);
+/* Sees how near the peer is, whose memory is about to be read. Returns 1 where what has been taken for near until now was far. */
+int shm_feed_look(struct weft_link *link, struct shm_reads *reads);
+/* Has the peer feed this process, which begins at once or not at all. flags: WEFT_PULL_*. Returns how many bytes have come, from the first
+ * on. */
 size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset, void *destination,
-                    size_t size, int is_wish, uint32_t flags);
+                    size_t size, const struct shm_fed_how *how, uint32_t flags);
 /* The link ends. */
 void shm_feed_end(struct weft_link *link);
 

@@ -36,7 +36,7 @@
 
 #include "base/crypto.h"
 
-#define SHM_VERSION         8u
+#define SHM_VERSION         9u
 #define SHM_CHALLENGE_MAGIC 0x63687377u
 #define SHM_NONCE_BYTES     32
 #define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
@@ -48,6 +48,7 @@
 #define SHM_TOKEN_NOT_HELPED 1u /* the owner writes no half of it (help.c) */
 #define SHM_TOKEN_NOT_FED    2u /* nor feeds it (feed.c) */
 #define SHM_TOKEN_ALWAYS_FED 4u /* it does, whatever is faster */
+#define SHM_TOKEN_PAST       8u /* what is always fed, or fed ahead, goes past the caches */
 /* And two numbers of 28 bits, from these bits on: of the first block that is fed ahead, and 1; of what the owner has been asked for last. */
 #define SHM_TOKEN_AHEAD  8
 #define SHM_TOKEN_ASKED  36

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: with tests/clock/; wrap shm_feed_look weft_choices_observe shm_pull_fed @tests/clock/wraps */
+/* How ordinary memory is read follows at once when processors move, once the reader has been with either. How near the owner is, and what
+ * each way costs, the test says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/clock/clock.h"
+#include "tests/support/job.h"
+#include "tests/support/pattern.h"
+#include "tests/support/ranks.h"
+#include "transport/shm/shm_private.h"
+
+#define BYTES    (64u << 10)
+#define LEARNING 3000 /* messages at most; some 200 where the owner is always there */
+#define AT_ONCE  16   /* messages: two looks */
+#define LOOKED   400
+#define ANEW     300 /* messages: some trials */
+#define TURNS    60
+#define MOVES    40
+
+enum { KERNEL, FED, PAST };
+static const int64_t costs_ns[2][3] = {{3000, 1000, 2000}, {2000, 3000, 1000}};
+
+static struct {
+    _Atomic int far, is_found_out, fed[2]; /* as before, past the caches */
+    _Atomic int is_real, looks, near_ns;   /* looks that have found the line written anew */
+} * shared;
+
+int __real_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
+int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
+int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads)
+{
+    if (shared->is_real) {
+        uint64_t before = reads->exposed;
+        int moved = __real_shm_feed_look(link, reads);
+        shared->looks += reads->exposed != before;
+        shared->near_ns = (int)reads->distance.near_ns;
+        return moved;
+    }
+    reads->distance.is_far = shared->far;
+    return atomic_exchange(&shared->is_found_out, 0);
+}
+
+int __real_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
+int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
+int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns)
+{
+    return __real_weft_choices_observe(choices, bytes, way, cost_ns ? costs_ns[shared->far][way] : 0);
+}
+
+size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
+                           const struct shm_fed_how *, uint32_t);
+size_t __wrap_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
+                           const struct shm_fed_how *, uint32_t);
+size_t __wrap_shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset,
+                           void *destination, size_t size, const struct shm_fed_how *how, uint32_t flags)
+{
+    shared->fed[how->is_past]++;
+    return __real_shm_pull_fed(link, token, offset, destination, size, how, flags);
+}
+
+static int is_taken(const struct job *job, const char *why, int *is_so)
+{
+    weft_description said = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(weft_comm_describe(job->comm, "recv", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 0, &said));
+    *is_so = strncmp(said.why, "measured: 1000 ns ", 18) == 0 &&
+             strncmp(said.why + 18, why, strlen(why)) == 0 && strcmp(said.algorithm, "fed") == 0;
+    return 0;
+}
+
+static int send_one(const struct job *job, int rank, uint8_t *memory, int seed)
+{
+    if (rank == 0) {
+        pattern_fill(memory, BYTES, seed);
+        CHECK_OK(weft_send(job->comm, memory, BYTES, WEFT_UINT8, 1, 0, NULL));
+        return 0;
+    }
+    memset(memory, 0xa5, BYTES);
+    CHECK_OK(weft_recv(job->comm, memory, BYTES, WEFT_UINT8, 0, 0, NULL, NULL));
+    return pattern_check(memory, BYTES, seed);
+}
+
+/* Rank 0 sends until rank 1 says that it reads in that way, and `stays` messages more. Returns how many messages it takes, -1: too many. */
+static int send_until(const struct job *job, int rank, uint8_t *memory, const char *why, int stays)
+{
+    int is_so = 0, sent = 0;
+    for (; sent < LEARNING; sent++) {
+        if (rank && is_taken(job, why, &is_so) != 0)
+            return -1;
+        if (weft_broadcast(job->comm, &is_so, &is_so, 1, WEFT_INT32, 1, NULL) != WEFT_OK)
+            return -1;
+        if (is_so)
+            break;
+        if (send_one(job, rank, memory, sent) != 0)
+            return -1;
+    }
+    for (int i = 0; i < stays; i++) {
+        if (send_one(job, rank, memory, i) != 0)
+            return -1;
+    }
+    return is_so ? sent : -1;
+}
+
+static int body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(BYTES);
+    CHECK(memory && ranks == 2 && !arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(1000); /* an owner that has no processor just then is waited for */
+    for (int move = 0; move < MOVES; move++) {
+        if (rank == 0)
+            shared->far = move % 2;
+        int needed =
+            send_until(&job, rank, memory, move % 2 ? "fed past the caches," : "fed,", 50 + 13 * move);
+        CHECK(needed >= 0 && (move < 2 || needed <= AT_ONCE));
+    }
+    CHECK(shared->fed[0] > 0 && shared->fed[1] > 0);
+    /* What was taken for near turns out to be far, also in the midst of a trial: one that is near is found anew, and the other from what was known. */
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (rank == 0)
+            shared->far = 0;
+        CHECK(send_until(&job, rank, memory, "fed,", turn) >= 0);
+        if (rank == 0)
+            shared->is_found_out = 1;
+        CHECK(send_until(&job, rank, memory, "fed,", AT_ONCE) == 0 && !shared->is_found_out);
+        int near = send_until(&job, rank, memory, "fed,", turn % 23);
+        if (rank == 0)
+            shared->far = 1;
+        int far = send_until(&job, rank, memory, "fed past the caches,", turn % 29);
+        CHECK(near > 0 && near < ANEW && far > AT_ONCE && far < ANEW);
+    }
+    test_clock_slow(1);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_follows(void **state)
+{
+    (void)state;
+    shared->far = shared->is_found_out = shared->fed[0] = shared->fed[1] = 0;
+    assert_int_equal(test_ranks_fork(2, body, NULL), 0);
+}
+
+/* What really is looked at: a line that its owner writes each time. */
+static int looking_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(BYTES);
+    CHECK(memory && ranks == 2 && !arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (int i = 0; i < LOOKED; i++)
+        CHECK(send_one(&job, rank, memory, i) == 0);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+static void test_looks(void **state)
+{
+    (void)state;
+    shared->is_real = 1;
+    shared->looks = shared->near_ns = 0;
+    assert_int_equal(test_ranks_fork(2, looking_body, NULL), 0);
+    assert_true(shared->looks >= LOOKED / 8);
+    assert_in_range(shared->near_ns, 1, 1000000);
+    shared->is_real = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows), cmocka_unit_test(test_looks)};
+    shared = test_ranks_shared(sizeof *shared);
+    setenv("WEFT_WAY_SHM", "auto", 1);
+    setenv("WEFT_HELP_SHM", "always", 1);
+    setenv("WEFT_SPIN_US", "1000000", 1); /* who waits does not sleep */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
