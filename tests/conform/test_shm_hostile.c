@@ -244,6 +244,45 @@ static void bad_segments_are_refused(void **state)
     conform_close(&world);
 }
 
+/* What a token says of blocks that are fed ahead is used only where slices can begin there: others would end behind the ring. */
+static void feeding_begins_with_a_slice(void **state)
+{
+    (void)state;
+    enum { BYTES = 64 << 10, SLICE_BLOCKS = 2, LAST = SHM_FEED_BLOCKS - 1 };
+    static const uint64_t firsts[] = {LAST - 1, LAST, 1, 2 * SHM_FEED_BLOCKS - 2, 2 * SHM_FEED_BLOCKS - 1};
+    uint8_t *source = malloc(BYTES), *copy = malloc(BYTES), *fed = malloc(BYTES);
+    assert_true(source && copy && fed);
+    memset(source, 7, BYTES);
+    memset(fed, 9, BYTES);
+    for (size_t i = 0; i < 2 * (sizeof firsts / sizeof *firsts); i++) {
+        uint64_t first = firsts[i / 2];
+        struct conform_world world;
+        struct weft_token token;
+        struct shm_token inside;
+        conform_open(&world, &shm, 2);
+        struct weft_link *owner = conform_connect(&world, 0, 1, NULL),
+                         *reader = conform_connect(&world, 1, 0, NULL);
+        conform_settle(&world);
+        assert_int_equal(world.nodes[0].ops.expose(owner, NULL, source, BYTES, &token), WEFT_OK);
+        memcpy(&inside, &token, sizeof inside);
+        inside.segment |=
+            (first + 1) << SHM_TOKEN_AHEAD | SHM_TOKEN_ALWAYS_FED | (i % 2 ? SHM_TOKEN_PAST : 0);
+        memcpy(&token, &inside, sizeof inside);
+        uint8_t *ring = owner->ring.memory;
+        memset(ring + SHM_RING_BLOCKS, 9, SHM_FEED_BYTES);
+        struct shm_feed_mark *marks =
+            (struct shm_feed_mark *)(void *)(ring + SHM_RING_CONTROL + SHM_RING_RECORDS);
+        for (uint64_t block = first; block < first + BYTES / SHM_FEED_BLOCK; block++)
+            atomic_store(&marks[block % SHM_FEED_BLOCKS].filled, (block + 1) | SHM_FED_AHEAD);
+        assert_int_equal(world.nodes[1].ops.pull(reader, &token, 0, copy, BYTES, 0), WEFT_OK);
+        assert_memory_equal(copy, first % SLICE_BLOCKS ? source : fed, BYTES);
+        conform_close(&world);
+    }
+    free(source);
+    free(copy);
+    free(fed);
+}
+
 /* --- strangers --- */
 
 static void wrong_proofs_are_refused(void **state)
@@ -422,6 +461,7 @@ int main(void)
         cmocka_unit_test(bad_introductions_are_refused),
         cmocka_unit_test(lying_records_end_the_channel),
         cmocka_unit_test(bad_segments_are_refused),
+        cmocka_unit_test(feeding_begins_with_a_slice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
