@@ -27,12 +27,11 @@ static void reset_pauses(struct weft_choice *choice)
         choice->cheap[way] = choice->sure[way] = PAUSE_MIN;
 }
 
-void weft_choice_open(struct weft_choice *choice, uint8_t first, uint8_t count)
+void weft_choice_open(struct weft_choice *choice, uint8_t ways)
 {
-    *choice = (struct weft_choice){.first = first, .count = count, .taken = first, .tried = first};
+    *choice = (struct weft_choice){.ways = ways, .first_pause = FIRST_PAUSE, .had = 1};
     reset_pauses(choice);
-    choice->pause = choice->first_pause = FIRST_PAUSE;
-    choice->had = (uint8_t)(1u << first);
+    choice->pause = FIRST_PAUSE;
 }
 
 /* The way of the next trial: of three, those that are not taken have one in turn. */
@@ -40,7 +39,7 @@ static uint8_t next_tried(const struct weft_choice *choice)
 {
     uint8_t way = choice->tried;
     do
-        way = (uint8_t)(way + 1 < choice->first + choice->count ? way + 1 : choice->first);
+        way = (uint8_t)((way + 1) % choice->ways);
     while (way == choice->taken);
     return way;
 }
@@ -78,11 +77,11 @@ static uint16_t later(const struct weft_choice *choice)
     return between(sure, pause, sure < PAUSE_MAX ? PAUSE_MAX : sure);
 }
 
-/* The greatest pause with which a trial of any other way costs little enough. */
-static uint16_t cheapest(const struct weft_choice *choice)
+/* The pause with which a trial of any other way costs little enough. */
+static uint16_t cheap_of_all(const struct weft_choice *choice)
 {
     uint16_t most = PAUSE_MIN;
-    for (int way = choice->first; way < choice->first + choice->count; way++) {
+    for (int way = 0; way < choice->ways; way++) {
         if (way != choice->taken && choice->cheap[way] > most)
             most = choice->cheap[way];
     }
@@ -108,7 +107,7 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed)
         *is_timed = choice->is_long || choice->messages % PERIOD < WINDOW;
         return choice->taken;
     }
-    choice->early = (uint8_t)(!moved ? 0 : choice->early ? choice->early : choice->count - 1);
+    choice->early = (uint8_t)(!moved ? 0 : choice->early ? choice->early : choice->ways - 1);
     choice->trial = TRIAL;
     choice->sent = 1;
     choice->messages = 0;
@@ -160,7 +159,7 @@ static int compare(struct weft_choice *choice)
         if (is_last)
             choice->least_pause =
                 between(PAUSE_MIN, is_early ? 2 * choice->least_pause : choice->least_pause / 8 * 7,
-                        cheapest(choice));
+                        cheap_of_all(choice));
     }
     if (is_last || is_faster) /* else another way has its trial for the same reason */
         choice->mark_ns = choice->cost_ns[choice->taken];
@@ -192,10 +191,10 @@ static uint32_t index_of(size_t bytes, size_t *largest)
     return i;
 }
 
-void weft_choices_open(struct weft_choices *choices, uint8_t first, uint8_t count)
+void weft_choices_open(struct weft_choices *choices, uint8_t ways)
 {
     for (int i = 0; i < WEFT_CHOICE_SIZES; i++) {
-        weft_choice_open(&choices->sizes[i], first, count);
+        weft_choice_open(&choices->sizes[i], ways);
         if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
             choices->sizes[i].pause = choices->sizes[i].first_pause = LARGE_PAUSE;
         choices->sizes[i].is_long = (size_t)SMALLEST_BYTES << i >= LONG_BYTES;

@@ -23,7 +23,7 @@
 
 #define WEFT_CHOICE_WAYS 3
 
-/* Between two or three ways. The first is taken at first. */
+/* Between two or three ways, from 0 on. 0 is taken at first. */
 struct weft_choice {
     uint32_t cost_ns[WEFT_CHOICE_WAYS]; /* 0: not known */
     uint32_t low_ns[2];                 /* the least of the window before, and of this one; 0: none */
@@ -35,9 +35,9 @@ struct weft_choice {
     uint16_t cheap
         [WEFT_CHOICE_WAYS]; /* the pause with which trials such as the last one of the way cost little enough */
     uint16_t sure[WEFT_CHOICE_WAYS]; /* the shorter one of the last two */
-    uint8_t first, count;            /* of ways */
+    uint8_t ways;                    /* 2 or 3 */
     uint8_t taken;
-    uint8_t had;     /* bitmap: ways that have had a trial, and the first */
+    uint8_t had;     /* bitmap: ways that have had a trial, and 0 */
     uint8_t tried;   /* in the last trial */
     uint8_t early;   /* trials still to come, with this one, as costs have moved: one of each other way */
     uint8_t is_long; /* looking at the clock costs nothing beside a message */
@@ -46,8 +46,8 @@ struct weft_choice {
     uint8_t timed;   /* in this window */
 };
 
-/* Between ways first to first + count - 1, which are below WEFT_CHOICE_WAYS. */
-void weft_choice_open(struct weft_choice *choice, uint8_t first, uint8_t count);
+/* ways: 2 up to WEFT_CHOICE_WAYS. */
+void weft_choice_open(struct weft_choice *choice, uint8_t ways);
 /* The way of the next message. *is_timed: 1 where its cost is wanted. */
 uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
 /* What a message has taken. 0: it cannot be said, as it has not gone that way in the end. Returns 1 where that way is taken from now on. */
@@ -61,7 +61,7 @@ struct weft_choices {
         sizes[WEFT_CHOICE_SIZES]; /* costs are those of a message as long as the largest of its size */
 };
 
-void weft_choices_open(struct weft_choices *choices, uint8_t first, uint8_t count);
+void weft_choices_open(struct weft_choices *choices, uint8_t ways);
 uint8_t weft_choices_next(struct weft_choices *choices, size_t bytes, int *is_timed);
 /* The way that messages of this length take, without a trial. */
 uint8_t weft_choices_taken(const struct weft_choices *choices, size_t bytes);

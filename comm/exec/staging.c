@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define FIRST    56 /* the number of the first trial: by then readers have tried each way */
+#define FIRST    56 /* the number of the first trial: by then readers have tried each way once, or nearly */
 #define LARGE    12 /* and of large ones, where that is tried sooner */
 #define TRIAL    3  /* calls of each way: the first of them may find cold caches */
 #define COST_MAX 2000000000

@@ -20,7 +20,7 @@ struct weft_p2p_peer *weft_p2p_peer_find(struct weft_p2p *p2p, uint32_t rank)
         peer->rank = rank;
         for (int space = WEFT_SPACE_USER; space <= WEFT_SPACE_INTERNAL; space++)
             peer->credit[space] = weft_p2p_budget(space);
-        weft_choice_open(&peer->inside, 0, 2);
+        weft_choice_open(&peer->inside, 2);
         p2p->peers[rank] = peer;
     }
     return peer;

@@ -232,6 +232,7 @@ TCP_MPICH = {"MPIR_CVAR_NOLOCAL": "1",                          # not its shared
              "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}        # where it is built on libfabric
 TCP_OPENMPI = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 
+
 def beside(build, cpus):
     """What PEERS_BESIDE puts beside weft's ways: peers by their names, and weft once more, as weft-1, weft-2 and so on, for each NAME=VALUE,NAME=VALUE. BUILD is
     the folder of another build."""

@@ -91,7 +91,7 @@ static void test_begins_with_the_first(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct weft_choices ways;
         int is_timed, trial = -1, switched = 0;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (int i = 0; i < 40; i++) {
             uint8_t way = weft_choices_next(&ways, cases[c].bytes, &is_timed);
             if (trial < 0 && way == FED)
@@ -114,7 +114,7 @@ static void test_finds_the_better(void **state)
             struct weft_choices ways;
             int switched = 0;
             int64_t sum_ns = 0, best_ns = 0;
-            weft_choices_open(&ways, KERNEL, 2);
+            weft_choices_open(&ways, 2);
             for (int i = 0; i < 4000; i++) {
                 sum_ns += message(&ways, &points[p], far, 0, &random, &switched);
                 best_ns += points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
@@ -136,7 +136,7 @@ static void test_trials_are_cheap(void **state)
         struct weft_choices ways;
         int is_timed;
         int64_t sum_ns = 0;
-        weft_choices_open(&ways, KERNEL, times % 4 == 1 ? 2 : WAYS);
+        weft_choices_open(&ways, times % 4 == 1 ? 2 : WAYS);
         for (int i = 0; i < 100000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
             int64_t cost_ns = way == KERNEL ? 1000 : 100 * times;
@@ -155,7 +155,7 @@ static void test_late_once(void **state)
     (void)state;
     struct weft_choices ways;
     int is_timed, fed = 0, last = 0, apart = 0;
-    weft_choices_open(&ways, KERNEL, 2);
+    weft_choices_open(&ways, 2);
     for (int i = 0; i < 3000; i++) {
         uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
         int is_late = way == FED && fed / 3 == 5; /* the sixth trial */
@@ -176,7 +176,7 @@ static void test_timed(void **state)
     for (int is_long = 0; is_long < 2; is_long++) {
         struct weft_choices ways;
         int is_timed, timed = 0;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (int i = 0; i < 1000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64) + (size_t)is_long, &is_timed);
             timed += is_timed;
@@ -197,7 +197,7 @@ static void test_follows(void **state)
     for (size_t p = 0; p < POINTS; p++) {
         struct weft_choices ways;
         int switched = 0;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (int move = 0; move < 100; move++) {
             int far = move % 2, messages = 1000 + (int)(next(&random) % 1000), needed = 0;
             int64_t best = points[p].cost_ns[far][best_of(points[p].cost_ns[far])];
@@ -231,7 +231,7 @@ static void test_follows_at_once(void **state)
     for (size_t p = 0; p < POINTS; p++) {
         struct weft_choices ways;
         int switched = 0, stayed = 3000;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (int flip = 0; flip < 200; flip++) {
             int needed = 0;
             for (int i = 0; i < stayed || weft_choices_taken(&ways, points[p].bytes) != FED; i++)
@@ -258,7 +258,7 @@ static void test_never_flaps(void **state)
     uint64_t random = SEED;
     struct weft_choices ways;
     int switched = 0;
-    weft_choices_open(&ways, KERNEL, 2);
+    weft_choices_open(&ways, 2);
     for (int i = 0; i < 100000; i++)
         message(&ways, &same, 0, 10, &random, &switched);
     assert_in_range(switched, 0, 10);
@@ -275,7 +275,7 @@ static void test_restless(void **state)
         struct weft_choices ways;
         uint64_t random = SEED;
         int64_t sum_ns = 0, best_ns = 0, cost_ns = 100000;
-        weft_choices_open(&ways, KERNEL, WAYS);
+        weft_choices_open(&ways, WAYS);
         for (int i = 0; i < 50000; i++) {
             int is_timed;
             if (i % 40 == 0)
@@ -300,7 +300,7 @@ static void test_calls_of_several(void **state)
     for (uint32_t each = 2; each <= 5; each++) {
         struct weft_choices ways;
         int changed = 0, trials = 0;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (uint32_t i = 0; i < 100000; i++) {
             int is_timed;
             uint8_t way = weft_choices_next(&ways, KIB(512), &is_timed);
@@ -320,7 +320,7 @@ static void test_sizes(void **state)
     static const size_t sizes[] = {1, KIB(8), KIB(8) + 1, KIB(64), (size_t)1 << 40};
     struct weft_choices ways;
     int is_timed;
-    weft_choices_open(&ways, KERNEL, 2);
+    weft_choices_open(&ways, 2);
     for (int i = 0; i < 2000; i++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             uint8_t way = weft_choices_next(&ways, sizes[s], &is_timed);
@@ -346,7 +346,7 @@ static void test_trial_is_short(void **state)
     (void)state;
     struct weft_choices ways;
     int is_timed, fed = 0;
-    weft_choices_open(&ways, KERNEL, 2);
+    weft_choices_open(&ways, 2);
     for (int i = 0; i < 300; i++)
         fed += weft_choices_next(&ways, KIB(64), &is_timed) == FED;
     assert_int_equal(fed, 3);
@@ -366,7 +366,7 @@ static void test_trial_without_costs(void **state)
     for (int is_said = 0; is_said < 2; is_said++) {
         struct weft_choices ways;
         int is_timed, fed = 0;
-        weft_choices_open(&ways, KERNEL, 2);
+        weft_choices_open(&ways, 2);
         for (int i = 0; i < 5000; i++) {
             uint8_t way = weft_choices_next(&ways, KIB(64), &is_timed);
             fed += way == FED;
@@ -391,7 +391,7 @@ static void test_three(void **state)
             int switched = 0, tried[WAYS] = {0};
             int64_t sum_ns = 0, best_ns = 0;
             const int64_t *cost_ns = triples[p].cost_ns[far];
-            weft_choices_open(&ways, KERNEL, WAYS);
+            weft_choices_open(&ways, WAYS);
             for (int i = 0; i < 8000; i++) {
                 int64_t seen_ns = message(&ways, &triples[p], far, 0, &random, &switched);
                 for (int way = 0; way < WAYS; way++)
@@ -408,20 +408,6 @@ static void test_three(void **state)
     }
 }
 
-/* Of ways 1 and 2 alone way 0 is never taken. */
-static void test_two_of_three(void **state)
-{
-    (void)state;
-    struct weft_choices ways;
-    uint64_t random = SEED;
-    int switched = 0;
-    weft_choices_open(&ways, FED, 2);
-    assert_int_equal(weft_choices_taken(&ways, KIB(32)), FED);
-    for (int i = 0; i < 2000; i++)
-        assert_true(message(&ways, &triples[1], 1, 0, &random, &switched) != triples[1].cost_ns[1][KERNEL]);
-    assert_int_equal(weft_choices_taken(&ways, KIB(32)), PAST);
-}
-
 /* Both others have a trial soon after costs have moved: the first one may be the worse of them. */
 static void test_three_at_once(void **state)
 {
@@ -434,7 +420,7 @@ static void test_three_at_once(void **state)
             struct weft_choices ways;
             uint64_t random = SEED;
             int switched = 0, needed = 0;
-            weft_choices_open(&ways, KERNEL, WAYS);
+            weft_choices_open(&ways, WAYS);
             for (int i = 0; i < stayed; i++)
                 message(&ways, point, 0, 0, &random, &switched);
             assert_int_equal(weft_choices_taken(&ways, KIB(64)), FED);
@@ -464,7 +450,6 @@ int main(void)
         cmocka_unit_test(test_trial_is_short),
         cmocka_unit_test(test_trial_without_costs),
         cmocka_unit_test(test_three),
-        cmocka_unit_test(test_two_of_three),
         cmocka_unit_test(test_three_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

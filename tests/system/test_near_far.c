@@ -2,6 +2,7 @@
 /* build: with tests/clock/; wrap shm_feed_look weft_choices_observe shm_pull_fed @tests/clock/wraps */
 /* How ordinary memory is read follows at once when processors move, once the reader has been with either. How near the owner is, and what
  * each way costs, the test says. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -172,7 +173,10 @@ static void test_looks(void **state)
     shared->looks = shared->near_ns = 0;
     assert_int_equal(test_ranks_fork(2, looking_body, NULL), 0);
     assert_true(shared->looks >= LOOKED / 8);
-    assert_in_range(shared->near_ns, 1, 1000000);
+    cpu_set_t processors;
+    assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
+    if (CPU_COUNT(&processors) > 1) /* else the line is there already */
+        assert_in_range(shared->near_ns, 1, 1000000);
     shared->is_real = 0;
 }
 

@@ -81,9 +81,9 @@ static uint64_t blocks_of(uint64_t bytes)
 /* Past the caches each slice waits until its stores have arrived, so there are no short ones. */
 static uint32_t slice_of(size_t bytes, int is_past)
 {
-    if (is_past)
-        return bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
-    return bytes < SMALL_BYTES ? 1 : bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
+    if (bytes < SMALL_BYTES && !is_past)
+        return 1;
+    return bytes < MIDDLE_BYTES ? 2 : SHM_FEED_SLICE_MAX;
 }
 
 /* --- the owner */

@@ -36,7 +36,7 @@ static const char *const way_names[] = {"by the kernel", "fed", "fed past the ca
 
 /* How this read is done. */
 struct how {
-    struct weft_choices *choices; /* NULL: none are asked */
+    struct weft_choices *choices; /* that hear what it costs; NULL: none do */
     enum shm_read way;
     int is_timed; /* its cost is to be observed */
     int is_trial;
@@ -49,23 +49,24 @@ static struct shm_reads *reads_of(struct weft_link *link)
     struct shm_reads *reads = link->reads;
     if (!reads && (reads = calloc(1, sizeof *reads))) {
         for (int far = 0; far < 2; far++)
-            weft_choices_open(&reads->choices[far], SHM_READ_KERNEL, SHM_READ_WAYS);
+            weft_choices_open(&reads->choices[far], SHM_READ_WAYS);
         link->reads = reads;
     }
     return reads;
 }
 
-/* Sees how near the owner is. Returns where `choices` are from now on. */
+/* Sees how near the owner is. Returns where `choices` are from now on, NULL: nowhere. */
 static struct weft_choices *look(struct weft_link *link, struct shm_reads *reads,
                                  struct weft_choices *choices)
 {
-    int moved = shm_feed_look(link, reads), from = moved < 0;
+    int moved = shm_feed_look(link, reads),
+        from = moved < 0; /* what was near is far, or the other way round */
     if (!moved)
         return choices;
-    struct weft_choices *kept = &reads->choices[from], *other = &reads->choices[!from];
-    *other = *kept;
-    weft_choices_open(kept, SHM_READ_KERNEL, SHM_READ_WAYS);
-    return choices == kept ? other : NULL;
+    struct weft_choices *known = &reads->choices[from], *target = &reads->choices[!from];
+    *target = *known;
+    weft_choices_open(known, SHM_READ_WAYS);
+    return choices == known ? target : NULL;
 }
 
 static struct how next_read(struct weft_link *link, const struct shm_token *token, size_t size)

@@ -93,7 +93,7 @@ struct shm_fed_piece {
 /* How a reader wants to be fed. */
 struct shm_fed_how {
     uint32_t is_wish; /* 1: of its own, and not as the peer wants to be fed */
-    uint32_t is_past; /* 1: past the caches; what is fed ahead already comes as its token says */
+    uint32_t is_past; /* 1: past the caches; what is fed ahead otherwise is not used */
 };
 
 /* Of a link, and the polling thread's. */
@@ -112,7 +112,7 @@ struct shm_reads {
     struct weft_choices choices[2]; /* while the peer's processor is near, and while it is far */
     struct weft_distance distance;
     uint64_t exposed; /* by the peer, as of the last look */
-    uint32_t count;
+    uint32_t count;   /* of reads: one in so many looks */
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -276,7 +276,7 @@ int shm_feed_was_wanted(struct weft_link *link, size_t size);
 int shm_feed_is_past(const struct weft_link *link);
 /* Memory has been exposed that may be fed. The link is up. */
 void shm_feed_exposed(struct weft_link *link);
-/* Sees how near the peer is, whose memory is about to be read. Returns 1 where what has been taken for near until now was far. */
+/* Sees how near the peer is, whose memory is about to be read. Returns what weft_distance_observe() does. */
 int shm_feed_look(struct weft_link *link, struct shm_reads *reads);
 /* Has the peer feed this process, which begins at once or not at all. flags: WEFT_PULL_*. Returns how many bytes have come, from the first
  * on. */
