@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/choice.h"
 
-#define SMALLEST_BYTES 8192
-#define TRIAL          3  /* messages: the first may find cold caches, or an owner that feeds in vain */
-#define PERIOD         19 /* messages, of which the first WINDOW are timed; long ones all are */
-#define WINDOW         4  /* timed messages in a row, of which the least is kept */
-#define LONG_BYTES     ((size_t)128 << 10)
-#define LARGE_BYTES    ((size_t)512 << 10)
-#define COST_MAX       2000000000
-#define TRIALS_PART    50  /* of the messages' time is what trials of a slower way may cost */
-#define GIVEN_UP       512 /* messages that a trial's are waited for */
+#define TRIAL       3  /* messages: the first may find cold caches, or an owner that feeds in vain */
+#define PERIOD      19 /* messages, of which the first WINDOW are timed; long ones all are */
+#define WINDOW      4  /* timed messages in a row, of which the least is kept */
+#define LONG_BYTES  ((size_t)128 << 10)
+#define LARGE_BYTES ((size_t)512 << 10)
+#define COST_MAX    2000000000
+#define TRIALS_PART 50  /* of the messages' time is what trials of a slower way may cost */
+#define GIVEN_UP    512 /* messages that a trial's are waited for */
 
 /* Pauses between trials, in messages. */
 #define FIRST_PAUSE   16 /* before the first one, */
@@ -185,7 +184,7 @@ int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns
 static uint32_t index_of(size_t bytes, size_t *largest)
 {
     uint32_t i = 0;
-    *largest = SMALLEST_BYTES;
+    *largest = WEFT_CHOICE_BYTES_MIN;
     for (; i < WEFT_CHOICE_SIZES - 1 && *largest < bytes; i++)
         *largest *= 2;
     return i;
@@ -195,9 +194,9 @@ void weft_choices_open(struct weft_choices *choices, uint8_t ways)
 {
     for (int i = 0; i < WEFT_CHOICE_SIZES; i++) {
         weft_choice_open(&choices->sizes[i], ways);
-        if ((size_t)SMALLEST_BYTES << i >= LARGE_BYTES)
+        if ((size_t)WEFT_CHOICE_BYTES_MIN << i >= LARGE_BYTES)
             choices->sizes[i].pause = choices->sizes[i].first_pause = LARGE_PAUSE;
-        choices->sizes[i].is_long = (size_t)SMALLEST_BYTES << i >= LONG_BYTES;
+        choices->sizes[i].is_long = (size_t)WEFT_CHOICE_BYTES_MIN << i >= LONG_BYTES;
     }
 }
 

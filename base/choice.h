@@ -54,7 +54,8 @@ uint8_t weft_choice_next(struct weft_choice *choice, int *is_timed);
 int weft_choice_observe(struct weft_choice *choice, uint8_t way, int64_t cost_ns);
 
 /* Between ways for messages of all sizes: a choice for each class of them. */
-#define WEFT_CHOICE_SIZES 12 /* up to 8 KiB, 16 KiB and so on; the last has all above */
+#define WEFT_CHOICE_SIZES     12                /* up to 8 KiB, 16 KiB and so on; the last has all above */
+#define WEFT_CHOICE_BYTES_MIN ((size_t)8 << 10) /* the largest message of the first class */
 
 struct weft_choices {
     struct weft_choice

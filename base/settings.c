@@ -175,7 +175,7 @@ static const struct weft_setting rows[] = {
      NULL,
      "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv), fed "
      "(both copy), past (both, past the caches), and whether collectives stage it. Otherwise none of this "
-     "rank's do by choice. With fed and past the kernel copies where this rank does not wait."},
+     "rank's do by choice. fed and past say how it stages too; the kernel copies where it does not wait."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

@@ -179,6 +179,11 @@ static void absent_expose_whole(struct weft_link *link, struct weft_token *token
     (void)link, (void)token;
 }
 
+static void absent_look(struct weft_link *link, uint64_t bytes)
+{
+    (void)link, (void)bytes;
+}
+
 static int absent_link_help(struct weft_link *link, struct weft_link_help *help)
 {
     (void)link, (void)help;
@@ -221,6 +226,7 @@ static const struct weft_transport_ops absent = {
     .reg_device = absent_reg_device,
     .link_help = absent_link_help,
     .expose_whole = absent_expose_whole,
+    .look = absent_look,
 };
 
 static void abandoned_close(struct weft_transport *transport)
@@ -290,6 +296,7 @@ static void fill(struct weft_transport_ops *ops)
     ops->reg_device = ops->reg_device ? ops->reg_device : absent.reg_device;
     ops->link_help = ops->link_help ? ops->link_help : absent.link_help;
     ops->expose_whole = ops->expose_whole ? ops->expose_whole : absent.expose_whole;
+    ops->look = ops->look ? ops->look : absent.look;
 }
 
 int weft_transport_complete(const struct weft_transport_ops *partial, struct weft_transport_ops *complete)

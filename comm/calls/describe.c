@@ -52,9 +52,10 @@ static void say_why(const struct weft_comm *comm, const struct weft_operands *op
         return;
     else if (weft_exec_may_stage(comm->exec))
         weft_exec_staging_say(comm->exec, operands->collective, bytes, why, capacity);
-    else if (!settings->direct)
+    else if (!settings->direct) {
         snprintf(why, capacity, "large pieces are staged within a host: WEFT_DIRECT is 0");
-    else if (settings->way_shm)
+        weft_exec_past_say(comm->exec, why, capacity);
+    } else if (settings->way_shm)
         snprintf(why, capacity, "this rank stages nothing by choice: WEFT_WAY_SHM is set");
 }
 

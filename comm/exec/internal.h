@@ -102,6 +102,7 @@ struct weft_inflight {
     uint8_t direct;     /* PUT of a device: its memory is registered, and not staged */
     uint8_t shared;     /* READ of a device: the receiver works on the sender's memory */
     uint8_t staging;    /* SEND, RECV: the offer is a ring of staged slices */
+    uint8_t is_past;    /* SEND: what is staged goes past the caches */
     uint8_t announced;  /* PUT of an operation with sized messages: the length has been announced */
     uint8_t refuses;    /* RECV: enum weft_refusal */
     uint8_t have_token;

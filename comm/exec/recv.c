@@ -356,6 +356,8 @@ static int check_offer(struct weft_exec_op *op, struct weft_inflight *inflight,
     inflight->have_token = 1;
     inflight->staging = (header->flags & WEFT_WIRE_STAGED) != 0;
     int status = weft_read_map(op, inflight);
+    if (status == WEFT_OK && inflight->staging)
+        peer_of(op, inflight)->ops->look(peer_of(op, inflight)->link, inflight->length);
     return status == WEFT_UNSUPPORTED ? WEFT_OK : status;
 }
 

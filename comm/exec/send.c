@@ -129,6 +129,7 @@ static int make_offer(struct weft_exec_op *op, struct weft_inflight *inflight, s
         return weft_stage_missing("staging", size, inflight->rank);
     status = peer->ops->expose(peer->link, NULL, inflight->stage_buffer, size, &inflight->token);
     inflight->staging = 1;
+    inflight->is_past = (flags & WEFT_LINK_PAST_CACHES) != 0;
     inflight->have_token = status == WEFT_OK;
     if (status == WEFT_OK && !is_meant) /* bytes_staged counts it in a moment */
         weft_log_once(WEFT_LOG_WARN, "large messages to rank %u are staged: %s", inflight->rank, why);
@@ -141,10 +142,11 @@ static uint32_t stage_slices(struct weft_exec_op *op, struct weft_inflight *infl
 {
     uint32_t taken = weft_slices_within(inflight, inflight->done);
     const uint8_t *memory = inflight->sources[0];
+    void (*copy)(void *, const void *, size_t) = inflight->is_past ? weft_copy_streaming : weft_copy;
     while (inflight->staged < ready && inflight->staged - taken < WEFT_STAGES) {
         size_t size = weft_slice_size(inflight, inflight->staged);
-        weft_copy(inflight->stage_buffer + inflight->staged % WEFT_STAGES * inflight->slice_bytes,
-                  memory + (size_t)inflight->staged * inflight->slice_bytes, size);
+        copy(inflight->stage_buffer + inflight->staged % WEFT_STAGES * inflight->slice_bytes,
+             memory + (size_t)inflight->staged * inflight->slice_bytes, size);
         op->exec->stats.bytes_staged += size;
         inflight->staged++;
     }

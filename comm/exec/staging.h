@@ -17,6 +17,9 @@
  * measured nothing, as its caller does not wait, is for in place. Puts into a peer's memory and device collectives have no such messages. There
  * ranks may come to different ends, which is slower than either way until they settle again, and never wrong, as what is sent says how it goes.
  *
+ * Whether what is staged goes past the caches is another choice, which each sender makes for each message, as its reader wants it (WEFT_LINK_PAST_CACHES): it
+ * needs no agreement, and follows processors that move between two trials.
+ *
  * Trials are to cost no more than a twenty-fifth of the time, and less where nothing changes for long. So how far apart they are follows from the
  * regrets as well. Where the ways that are not taken are hardly slower trials come often, and find soon that processors have moved. What is many times
  * slower is tried ever more rarely. The distances are powers of two, and trials begin at multiples of them. So ranks whose trials have come apart, as

@@ -3,8 +3,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "comm/exec/internal.h"
 #include "comm/exec/wire.h"
@@ -130,6 +132,21 @@ int weft_exec_may_stage(const struct weft_exec *exec)
     return exec->staging != NULL;
 }
 
+void weft_exec_past_say(const struct weft_exec *exec, char *why, size_t capacity)
+{
+    uint32_t ranks = 0, flags;
+    for (uint32_t r = 0; r < exec->options.ranks; r++) {
+        const struct weft_exec_peer *peer = &exec->peers[r];
+        ranks += peer->link && peer->ops->link_flags(peer->link, &flags) == WEFT_OK &&
+                 flags & WEFT_LINK_PAST_CACHES;
+    }
+    weft_error_clear(); /* of links that have failed */
+    size_t at = strlen(why);
+    if (ranks && at < capacity)
+        snprintf(why + at, capacity - at, "; what is staged goes past the caches to %" PRIu32 " rank%s",
+                 ranks, ranks == 1 ? "" : "s");
+}
+
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
                            size_t capacity)
 {
@@ -152,4 +169,6 @@ void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collecti
     }
     if (at < capacity)
         snprintf(why + at, capacity - at, ", for %zu bytes", of_bytes);
+    if (taken != WEFT_STAGING_IN_PLACE)
+        weft_exec_past_say(exec, why, capacity);
 }

@@ -323,11 +323,17 @@ struct weft_transport_ops {
     /* Of memory that expose() has described just now: all of it may be read from now on, so the instance may begin to copy it for the peer. The
      * token, which is changed, says so. */
     void (*expose_whole)(struct weft_link *link, struct weft_token *token);
+    /* For the reader of a message of so many bytes, which link's peer copies piece by piece into memory that is mapped here: the instance may see how near
+     * the peer's processor is, and let the peer know what is faster, which has WEFT_LINK_PAST_CACHES then. */
+    void (*look)(struct weft_link *link, uint64_t bytes);
 };
 
 enum weft_link_flags {
     WEFT_LINK_PEER_MAPS = 1 << 0,  /* the peer can map memory of alloc() */
     WEFT_LINK_PEER_PULLS = 1 << 1, /* the peer can pull ordinary memory of this process */
+    /* What is copied into memory of alloc() for the peer to read had better go past the caches, as it reads from far, or has measured that. It may change
+     * at any time. */
+    WEFT_LINK_PAST_CACHES = 1 << 2,
 };
 
 #endif

@@ -34,6 +34,11 @@ static void expose_whole(struct weft_link *link, struct weft_token *token)
     (void)link, (void)token;
 }
 
+static void look(struct weft_link *link, uint64_t bytes)
+{
+    (void)link, (void)bytes;
+}
+
 static int pull(struct weft_link *link, const struct weft_token *token, uint64_t offset, void *destination,
                 size_t size, uint32_t flags)
 {
@@ -128,6 +133,7 @@ static void region_put(void *arg, uint32_t transport, struct weft_region *region
 static const struct weft_transport_ops elsewhere_ops = {.link_flags = link_flags,
                                                         .expose = expose,
                                                         .expose_whole = expose_whole,
+                                                        .look = look,
                                                         .pull = pull,
                                                         .advertise = advertise,
                                                         .withdraw = withdraw,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with tests/clock/; wrap shm_feed_look weft_choices_observe shm_pull_fed @tests/clock/wraps */
-/* How ordinary memory is read follows at once when processors move, once the reader has been with either. How near the owner is, and what
- * each way costs, the test says. */
+/* build: with tests/clock/; wrap shm_feed_look weft_choices_observe weft_choices_costs shm_pull_fed weft_copy_streaming @tests/clock/wraps */
+/* How ordinary memory is read follows at once when processors move, once the reader has been with either. So does whether what is staged goes past
+ * the caches. How near the owner is, and what each way costs, the test says. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -25,6 +26,10 @@
 #define ANEW     300 /* messages: some trials */
 #define TURNS    60
 #define MOVES    40
+#define COUNTED  24   /* calls */
+#define SAYING   400  /* messages: so many that the owner hears which way is better, */
+#define SAID     1500 /* and so many with trials of what is slower */
+#define TRIALS   200  /* calls, of which some stage for a trial */
 
 enum { KERNEL, FED, PAST };
 static const int64_t costs_ns[2][3] = {{3000, 1000, 2000}, {2000, 3000, 1000}};
@@ -32,7 +37,20 @@ static const int64_t costs_ns[2][3] = {{3000, 1000, 2000}, {2000, 3000, 1000}};
 static struct {
     _Atomic int far, is_found_out, fed[2]; /* as before, past the caches */
     _Atomic int is_real, looks, near_ns;   /* looks that have found the line written anew */
+    _Atomic int is_turned;                 /* near costs what far did */
+    _Atomic int is_said, wrong; /* what is staged is to go as is_turned says; looks after which it is not */
+    _Atomic int is_unknown;     /* what ways cost, as in trials */
 } * shared;
+
+static uint64_t streamed_bytes;
+
+void __real_weft_copy_streaming(void *destination, const void *source, size_t size);
+void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size);
+void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size)
+{
+    streamed_bytes += size;
+    __real_weft_copy_streaming(destination, source, size);
+}
 
 int __real_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
 int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
@@ -42,10 +60,12 @@ int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads)
         uint64_t before = reads->exposed;
         int moved = __real_shm_feed_look(link, reads);
         shared->looks += reads->exposed != before;
-        shared->near_ns = (int)reads->distance.near_ns;
+        if (reads->distance.near_ns)
+            shared->near_ns = (int)reads->distance.near_ns;
         return moved;
     }
     reads->distance.is_far = shared->far;
+    shared->wrong += shared->is_said && reads->wants_past != shared->is_turned;
     return atomic_exchange(&shared->is_found_out, 0);
 }
 
@@ -53,7 +73,21 @@ int __real_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint
 int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
 int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns)
 {
-    return __real_weft_choices_observe(choices, bytes, way, cost_ns ? costs_ns[shared->far][way] : 0);
+    return __real_weft_choices_observe(choices, bytes, way,
+                                       cost_ns ? costs_ns[shared->far ^ shared->is_turned][way] : 0);
+}
+
+uint8_t __real_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
+                                  size_t *of_bytes);
+uint8_t __wrap_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
+                                  size_t *of_bytes);
+uint8_t __wrap_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
+                                  size_t *of_bytes)
+{
+    uint8_t taken = __real_weft_choices_costs(choices, bytes, ways_ns, of_bytes);
+    if (shared->is_unknown)
+        memset(ways_ns, 0, WEFT_CHOICE_WAYS * sizeof *ways_ns);
+    return taken;
 }
 
 size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
@@ -152,15 +186,186 @@ static void test_follows(void **state)
     assert_int_equal(test_ranks_fork(2, body, NULL), 0);
 }
 
-/* What really is looked at: a line that its owner writes each time. */
-static int looking_body(int rank, int ranks, void *arg)
+/* An alltoall of ordinary memory. *staged: what this rank has copied into staging memory, *streamed: what has gone past the caches. */
+static int exchange(const struct job *job, int rank, uint8_t *memory, int seed, uint64_t *staged,
+                    uint64_t *streamed)
+{
+    weft_comm_stats before = WEFT_COMM_STATS_INIT, after = WEFT_COMM_STATS_INIT;
+    uint8_t *recv = memory + 2 * BYTES;
+    for (int to = 0; to < 2; to++)
+        pattern_fill(memory + (size_t)to * BYTES, BYTES, seed + 2 * rank + to);
+    memset(recv, 0xa5, 2 * BYTES);
+    CHECK_OK(weft_comm_get_stats(job->comm, &before));
+    streamed_bytes = 0;
+    CHECK_OK(weft_alltoall(job->comm, memory, recv, BYTES, WEFT_UINT8, NULL));
+    *streamed = streamed_bytes;
+    CHECK_OK(weft_comm_get_stats(job->comm, &after));
+    *staged = after.bytes_staged - before.bytes_staged;
+    for (int from = 0; from < 2; from++)
+        CHECK(pattern_check(recv + (size_t)from * BYTES, BYTES, seed + 2 * from + rank) == 0);
+    return 0;
+}
+
+static int says_past(const struct job *job, int *says)
+{
+    weft_description said = WEFT_DESCRIPTION_INIT;
+    CHECK_OK(weft_comm_describe(job->comm, "alltoall", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 0, &said));
+    *says = strstr(said.why, "; what is staged goes past the caches to 1 rank") != NULL;
+    return 0;
+}
+
+static int staging_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(4 * BYTES);
+    uint64_t staged, streamed;
+    const char *way = arg;
+    CHECK(memory && ranks == 2 && setenv("WEFT_DIRECT", "0", 1) == 0 && setenv("WEFT_WAY_SHM", way, 1) == 0);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    for (int move = 0; move < MOVES; move++) {
+        int is_past = strcmp(way, "auto") == 0 ? move % 2 : strcmp(way, "past") == 0, says;
+        if (rank == 0)
+            shared->far = move % 2;
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        for (int i = 0; i < AT_ONCE + COUNTED; i++) {
+            CHECK(exchange(&job, rank, memory, i, &staged, &streamed) == 0 && staged >= BYTES);
+            CHECK(i < AT_ONCE || streamed == (is_past ? staged : 0));
+        }
+        CHECK(says_past(&job, &says) == 0 && says == is_past);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+    }
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* What is staged goes past the caches while it is read from far, from two looks after a move on; or as the setting says. */
+static void test_staging(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"auto", "fed", "past"};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        shared->far = 0;
+        assert_int_equal(test_ranks_fork(2, staging_body, (void *)(uintptr_t)ways[w]), 0);
+    }
+}
+
+static int measured_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(4 * BYTES);
+    int trials = 0;
+    CHECK(memory && ranks == 2 && !arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(1000);
+    int is_past = shared->far ^ shared->is_turned;
+    CHECK(send_until(&job, rank, memory, is_past ? "fed past the caches," : "fed,", SAYING) >= 0);
+    for (int i = 0; i < TRIALS; i++) {
+        uint64_t staged, streamed;
+        CHECK(exchange(&job, rank, memory, i, &staged, &streamed) == 0);
+        trials += staged > 0;
+        CHECK(rank || !staged || streamed == (is_past ? staged : 0));
+    }
+    CHECK(trials >= 3);
+    test_clock_slow(1);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* Where reads have shown what is faster, that counts, wherever the reader is. Of two ranks one has read. */
+static void test_measured(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 4; turn++) {
+        shared->far = turn / 2;
+        shared->is_turned = turn % 2;
+        assert_int_equal(test_ranks_fork(2, measured_body, NULL), 0);
+    }
+    shared->is_turned = 0;
+}
+
+static int turning_body(int rank, int ranks, void *arg)
 {
     struct job job;
     uint8_t *memory = malloc(BYTES);
     CHECK(memory && ranks == 2 && !arg);
     CHECK_OK(job_open(&job, "shm", NULL));
-    for (int i = 0; i < LOOKED; i++)
-        CHECK(send_one(&job, rank, memory, i) == 0);
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(1000);
+    for (int turn = 0; turn < 4; turn++) {
+        if (rank == 0) {
+            shared->is_said = 0;
+            shared->is_turned = turn % 2;
+        }
+        CHECK(send_until(&job, rank, memory, turn % 2 ? "fed past the caches," : "fed,", SAYING) >= 0);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        shared->is_said = 1;
+        for (int i = 0; i < SAID; i++)
+            CHECK(send_one(&job, rank, memory, i) == 0);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        shared->is_unknown = 1;
+        for (int i = 0; i < SAYING; i++)
+            CHECK(send_one(&job, rank, memory, i) == 0);
+        CHECK_OK(weft_barrier(job.comm, NULL));
+        shared->is_unknown = 0;
+    }
+    test_clock_slow(1);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* It follows what reads cost where nobody moves, and a trial, of which no cost is known yet, changes nothing. */
+static void test_turns(void **state)
+{
+    (void)state;
+    shared->far = shared->is_said = shared->wrong = shared->is_unknown = 0;
+    assert_int_equal(test_ranks_fork(2, turning_body, NULL), 0);
+    assert_int_equal(shared->wrong, 0);
+    shared->is_turned = shared->is_said = 0;
+}
+
+/* Whether two processors that ranks may run on are of different cores. */
+static int has_cores(void)
+{
+    char first[200] = "", path[100], line[200];
+    cpu_set_t processors;
+    if (sched_getaffinity(0, sizeof processors, &processors) != 0)
+        return 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &processors))
+            continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        FILE *file = fopen(path, "re");
+        int is_read = file && fgets(line, sizeof line, file);
+        if (file)
+            fclose(file);
+        if (is_read && first[0] && strcmp(first, line) != 0)
+            return 1;
+        if (is_read)
+            memcpy(first, line, sizeof first);
+    }
+    return 0;
+}
+
+/* What really is looked at: a line that its owner writes each time. */
+static int looking_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    int is_staged = *(int *)arg;
+    uint8_t *memory = malloc(4 * BYTES);
+    uint64_t staged, streamed;
+    CHECK(memory && ranks == 2 && (!is_staged || setenv("WEFT_DIRECT", "0", 1) == 0));
+    CHECK_OK(job_open(&job, "shm", NULL));
+    for (int i = 0; i < LOOKED; i++) {
+        if (is_staged)
+            CHECK(exchange(&job, rank, memory, i, &staged, &streamed) == 0);
+        else
+            CHECK(send_one(&job, rank, memory, i) == 0);
+    }
     CHECK_OK(job_close(&job));
     free(memory);
     return 0;
@@ -170,19 +375,21 @@ static void test_looks(void **state)
 {
     (void)state;
     shared->is_real = 1;
-    shared->looks = shared->near_ns = 0;
-    assert_int_equal(test_ranks_fork(2, looking_body, NULL), 0);
-    assert_true(shared->looks >= LOOKED / 8);
-    cpu_set_t processors;
-    assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
-    if (CPU_COUNT(&processors) > 1) /* else the line is there already */
-        assert_in_range(shared->near_ns, 1, 1000000);
+    for (int is_staged = 0; is_staged < 2; is_staged++) {
+        shared->looks = shared->near_ns = 0;
+        assert_int_equal(test_ranks_fork(2, looking_body, &is_staged), 0);
+        assert_true(shared->looks >= LOOKED / 8);
+        if (has_cores()) /* else the line is there already */
+            assert_in_range(shared->near_ns, 1, 1000000);
+    }
     shared->is_real = 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows), cmocka_unit_test(test_looks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows), cmocka_unit_test(test_staging),
+                                       cmocka_unit_test(test_measured), cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_looks)};
     shared = test_ranks_shared(sizeof *shared);
     setenv("WEFT_WAY_SHM", "auto", 1);
     setenv("WEFT_HELP_SHM", "always", 1);

@@ -243,6 +243,14 @@ void shm_feed_exposed(struct weft_link *link)
                           memory_order_relaxed);
 }
 
+int shm_feed_stages_past(const struct weft_link *link)
+{
+    int setting = link->transport->params.fed;
+    return setting == WEFT_FED_PAST ||
+           (setting != WEFT_FED_ALWAYS &&
+            atomic_load_explicit(&feed_in(link->ring.memory)->is_past_better, memory_order_relaxed) != 0);
+}
+
 int shm_feed_is_past(const struct weft_link *link)
 {
     return atomic_load_explicit(&link->state, memory_order_acquire) == SHM_LINK_UP &&
@@ -317,15 +325,29 @@ int shm_feed_look(struct weft_link *link, struct shm_reads *reads)
     struct shm_channel *channel = shm_channel_of(link);
     if (!channel)
         return 0;
-    const _Atomic uint64_t *line = &feed_in(channel->ring.memory)->exposed;
+    const struct shm_feed *feed = feed_in(channel->ring.memory);
+    const _Atomic uint64_t *line = &feed->exposed;
+    /* So that the time is not that of finding the page, where the caches have been full of other things. `exposed` is so far from `is_past_better` that
+     * it does not come along. */
+    atomic_load_explicit(&feed->is_past_better, memory_order_acquire);
     int64_t begun_ns = weft_clock_ns();
     uint64_t exposed = atomic_load_explicit(line, memory_order_acquire);
     int64_t come_ns = weft_clock_ns();
     uint64_t again = atomic_load_explicit(line, memory_order_acquire);
     int64_t clock_ns = weft_clock_ns() - come_ns, line_ns = come_ns - begun_ns;
-    int is_new = exposed != reads->exposed && exposed == again && 2 * line_ns > 3 * clock_ns;
+    int is_new = exposed != reads->exposed && exposed == again && line_ns > clock_ns;
     reads->exposed = again;
     return is_new ? weft_distance_observe(&reads->distance, line_ns) : 0; /* else it was here already */
+}
+
+void shm_feed_say_past(struct weft_link *link, int is_past_better)
+{
+    struct shm_channel *channel = shm_channel_of(link);
+    if (!channel)
+        return;
+    _Atomic uint32_t *said = &feed_in(channel->ring.memory)->is_past_better;
+    if (atomic_load_explicit(said, memory_order_relaxed) != (uint32_t)is_past_better)
+        atomic_store_explicit(said, (uint32_t)is_past_better, memory_order_relaxed);
 }
 
 /* Returns the number of the first block. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a reader of a peer's memory and its owner write into the owner's ring, where the owner feeds the reader: feed.c. */
+/* What a reader of a peer's memory and its owner write into the owner's ring, where the owner feeds the reader, and where it is read from staging memory: feed.c. */
 #ifndef WEFT_TRANSPORT_SHM_FEED_H
 #define WEFT_TRANSPORT_SHM_FEED_H
 
@@ -14,7 +14,7 @@
 #define SHM_FEED_BYTES       (SHM_FEED_BLOCKS * SHM_FEED_BLOCK)
 #define SHM_FEED_MARKS_BYTES (SHM_FEED_BLOCKS * sizeof(struct shm_feed_mark))
 
-/* What the reader asks for. It writes 0 to `wanted`, then the rest, then `wanted`. */
+/* What the reader asks for, up to is_past. It writes 0 to `wanted`, then the rest, then `wanted`. */
 struct shm_feed {
     _Alignas(64) _Atomic uint64_t wanted; /* the number of the first block, and 1; 0: nothing. */
     _Atomic uint64_t source, bytes;       /* the owner's memory */
@@ -26,8 +26,11 @@ struct shm_feed {
     _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
     _Atomic uint64_t
         ahead_used; /* the number, as in its token, of the last message whose slices ahead were used */
-    _Alignas(64) _Atomic uint64_t
-        exposed; /* by the owner, so often: how long this line takes shows the reader how near it is */
+    /* How often the owner has exposed memory. It writes that each time, so the time that this line takes shows the reader how near it is. Processors
+     * fetch lines in pairs, or one after the other. So none that the reader uses is beside it. */
+    _Alignas(512) _Atomic uint64_t exposed;
+    _Alignas(512) _Atomic uint32_t
+        is_past_better; /* by the reader: what the owner stages had better go past the caches. It changes seldom */
 };
 
 /* In a mark, of what nobody has asked for: such blocks have numbers of their own. */

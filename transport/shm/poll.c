@@ -92,7 +92,7 @@ int shm_link_flags(struct weft_link *link, uint32_t *flags)
     int state = atomic_load_explicit(&link->state, memory_order_acquire);
     if (state != SHM_LINK_UP)
         return link_not_up(link, state);
-    *flags = link->flags;
+    *flags = link->flags | (shm_feed_stages_past(link) ? WEFT_LINK_PAST_CACHES : 0);
     return WEFT_OK;
 }
 

@@ -157,7 +157,7 @@ int shm_expose(struct weft_link *link, struct weft_region *region, const void *m
             WEFT_UNSUPPORTED, "shm: the peer cannot read this process's memory (%s)",
             link->probe_errno ? weft_errno_text(link->probe_errno) : "it does not try to");
     shm_cell_take(link, &token);
-    if (token.kind == SHM_TOKEN_ADDRESS && token.size >= SHM_FED_BYTES_MIN)
+    if (token.size >= SHM_FED_BYTES_MIN)
         shm_feed_exposed(link);
     memset(result, 0, sizeof *result);
     memcpy(result, &token, sizeof token);

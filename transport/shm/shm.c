@@ -301,5 +301,6 @@ const struct weft_transport_ops weft_shm_ops = {
     .unexpose = shm_unexpose,
     .exposed = shm_exposed,
     .expose_whole = shm_expose_whole,
+    .look = shm_look,
     .link_help = shm_link_help,
 };

@@ -104,15 +104,18 @@ struct shm_feeding {
     int has_blocks;      /* they have memory */
     uint32_t wishes;     /* as shm_feed_was_wanted() has seen them */
     int64_t given_ns;    /* when the last slice was, by a coarse clock */
-    uint64_t exposed;    /* memory that may be fed, so often */
+    uint64_t exposed;    /* memory, so often */
 };
 
-/* How ordinary memory of a peer is read: which enum shm_read is the fastest. The polling thread's. */
+/* What the reader of a peer's memory has found: how near it is, and which enum shm_read is the fastest for ordinary memory. The polling thread's. */
 struct shm_reads {
     struct weft_choices choices[2]; /* while the peer's processor is near, and while it is far */
     struct weft_distance distance;
     uint64_t exposed; /* by the peer, as of the last look */
-    uint32_t count;   /* of reads: one in so many looks */
+    uint32_t count;   /* of reads, and of staged messages: one in so many looks */
+    uint32_t looks;
+    int wants_past; /* what is staged for it */
+    int was_far;    /* at the last look */
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -133,7 +136,7 @@ struct weft_link {
     struct shm_map_entry cache[SHM_MAP_CACHE];
     uint32_t exposures;         /* of ordinary memory, large enough to help with or to feed */
     struct shm_feeding feeding; /* of the peer, from this process's memory */
-    struct shm_reads *reads;    /* NULL: no ordinary memory of the peer was read */
+    struct shm_reads *reads;    /* NULL: it has read neither ordinary memory of the peer nor what it stages */
     uint64_t offered_bytes, helped_bytes, fed_bytes; /* of what was pulled here, see link_help() */
     uint64_t *sent; /* bitmap over the transport's segments: the peer has it */
     uint32_t sent_words;
@@ -263,6 +266,8 @@ void shm_mappings_sweep(struct weft_transport *transport);
 /* Pulls from offset on what the token stands for, from the peer's process, which may feed this one or help. */
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
                       void *destination, size_t size, uint32_t flags);
+/* Another message that is about to be read has been staged: sees now and then how near the peer is. */
+void shm_look(struct weft_link *link, uint64_t bytes);
 int shm_link_help(struct weft_link *link, struct weft_link_help *help);
 
 /* feed.c */
@@ -274,8 +279,12 @@ uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size,
 int shm_feed_was_wanted(struct weft_link *link, size_t size);
 /* Whether it has last wanted that past the caches. */
 int shm_feed_is_past(const struct weft_link *link);
-/* Memory has been exposed that may be fed. The link is up. */
+/* Memory has been exposed: fed, staged or mapped. The link is up. */
 void shm_feed_exposed(struct weft_link *link);
+/* Whether what is staged for the peer is to go past the caches: by the setting, or as the peer wants it. The link is up. */
+int shm_feed_stages_past(const struct weft_link *link);
+/* Says to the peer how it had better be. */
+void shm_feed_say_past(struct weft_link *link, int is_past_better);
 /* Sees how near the peer is, whose memory is about to be read. Returns what weft_distance_observe() does. */
 int shm_feed_look(struct weft_link *link, struct shm_reads *reads);
 /* Has the peer feed this process, which begins at once or not at all. flags: WEFT_PULL_*. Returns how many bytes have come, from the first
