@@ -174,8 +174,8 @@ static const struct weft_setting rows[] = {
     {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 3, 0, "auto,pull,fed,past", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
      NULL,
      "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv), fed "
-     "(both copy), past (both, past the caches), and whether collectives stage it. Otherwise none of this "
-     "rank's do by choice. fed and past say how it stages too; the kernel copies where it does not wait."},
+     "(both copy), past (both, past the caches), and whether collectives stage it. Else nothing is staged by "
+     "choice. fed and past hold for staging too. Where this rank does not wait, the kernel copies."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };

@@ -286,7 +286,7 @@ int weft_exec_may_stage(const struct weft_exec *exec);
  * where nothing was. */
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,
                            size_t capacity);
-/* For how many ranks what is staged goes past the caches now, appended likewise; nothing for none. */
+/* For how many ranks what is staged goes past the caches now, appended likewise; nothing where there is none. */
 void weft_exec_past_say(const struct weft_exec *exec, char *why, size_t capacity);
 /* What it has allocated itself: tables, operations, scratch memory; early messages not counted. comm/exec/look.c */
 size_t weft_exec_bytes(const struct weft_exec *exec);

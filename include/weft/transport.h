@@ -323,8 +323,8 @@ struct weft_transport_ops {
     /* Of memory that expose() has described just now: all of it may be read from now on, so the instance may begin to copy it for the peer. The
      * token, which is changed, says so. */
     void (*expose_whole)(struct weft_link *link, struct weft_token *token);
-    /* For the reader of a message of so many bytes, which link's peer copies piece by piece into memory that is mapped here: the instance may see how near
-     * the peer's processor is, and let the peer know what is faster, which has WEFT_LINK_PAST_CACHES then. */
+    /* A message of so many bytes is about to be read that link's peer stages, piece by piece, in memory that is mapped here. The instance may measure how near
+     * the peer is, and ask it to write past the caches: then the peer's link has WEFT_LINK_PAST_CACHES. */
     void (*look)(struct weft_link *link, uint64_t bytes);
 };
 

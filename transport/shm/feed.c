@@ -46,6 +46,7 @@
 #define AHEAD_BYTES   (128u << 10) /* of a message that is fed before anybody has asked */
 #define AHEAD_NUMBERS (SHM_TOKEN_NUMBER / 2 + 1)
 #define LOOKS         16          /* between two looks at the clock */
+#define LINE_NS       8           /* at least, of a line that comes from elsewhere, beside the clock */
 #define GIVES_MAX     2           /* while a slice is waited for: 1 MiB of one other peer's */
 #define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
 #define MIDDLE_BYTES  (96u << 10) /* of two; more are marked less often */
@@ -327,15 +328,15 @@ int shm_feed_look(struct weft_link *link, struct shm_reads *reads)
         return 0;
     const struct shm_feed *feed = feed_in(channel->ring.memory);
     const _Atomic uint64_t *line = &feed->exposed;
-    /* So that the time is not that of finding the page, where the caches have been full of other things. `exposed` is so far from `is_past_better` that
-     * it does not come along. */
+    /* This finds the page, so the time is not that of finding it, where the caches have been full of other things. `exposed` is so far from
+     * `is_past_better` that it does not come along. */
     atomic_load_explicit(&feed->is_past_better, memory_order_acquire);
     int64_t begun_ns = weft_clock_ns();
     uint64_t exposed = atomic_load_explicit(line, memory_order_acquire);
     int64_t come_ns = weft_clock_ns();
     uint64_t again = atomic_load_explicit(line, memory_order_acquire);
     int64_t clock_ns = weft_clock_ns() - come_ns, line_ns = come_ns - begun_ns;
-    int is_new = exposed != reads->exposed && exposed == again && line_ns > clock_ns;
+    int is_new = exposed != reads->exposed && exposed == again && line_ns >= clock_ns + LINE_NS;
     reads->exposed = again;
     return is_new ? weft_distance_observe(&reads->distance, line_ns) : 0; /* else it was here already */
 }

@@ -27,7 +27,7 @@ struct shm_feed {
     _Atomic uint64_t
         ahead_used; /* the number, as in its token, of the last message whose slices ahead were used */
     /* How often the owner has exposed memory. It writes that each time, so the time that this line takes shows the reader how near it is. Processors
-     * fetch lines in pairs, or one after the other. So none that the reader uses is beside it. */
+     * fetch lines in pairs, or one after the other. So the reader uses no line near it. */
     _Alignas(512) _Atomic uint64_t exposed;
     _Alignas(512) _Atomic uint32_t
         is_past_better; /* by the reader: what the owner stages had better go past the caches. It changes seldom */

@@ -6,8 +6,9 @@
  * and size (base/choice.h), and keeps apart what it has found while the owner was near and while it was far (base/distance.h): when processors move what was known of
  * their new distance holds again. What counts is the time of one read, from its beginning to its end. A read that is not fed to its end says nothing.
  *
- * What the owner copies for this reader elsewhere, to staging memory, may go past the caches as well. There nobody measures; but what is known of near and far holds
- * there too. So the reader says which it wants, and the owner asks for its link's flags with each message.
+ * What the owner copies for this reader elsewhere, to staging memory, may go past the caches as well. There nobody measures; but what is known of near and far
+ * holds there too. So the reader says which it wants, and the owner asks for its link's flags with each message. A reader that has always been far and has never been
+ * fed knows nothing, and wants nothing.
  *
  * Two that read from each other had better do so in the same way, as who is inside the kernel's copy feeds nobody. So a read is fed as well whose owner has asked for the same since the
  * last one: then what either measures in a trial is what both would have. That is no wish of its own, or one would follow the other for ever.
@@ -61,7 +62,8 @@ static struct shm_reads *reads_of(struct weft_link *link)
     return reads;
 }
 
-/* How much longer what is fed has taken past the caches than through them, at this distance: all sizes together of which both are known. Positive and negative where that is clear, else 0. */
+/* Whether what is fed takes longer past the caches, 1, or through them, -1, at this distance: all sizes together of which both are known, and which have no
+ * trial just now. 0: that is not clear. */
 static int past_costs(const struct shm_reads *reads)
 {
     const struct weft_choices *choices = &reads->choices[reads->distance.is_far];
@@ -70,6 +72,8 @@ static int past_costs(const struct shm_reads *reads)
     for (int s = 0; s < WEFT_CHOICE_SIZES; s++) {
         uint64_t costs_ns[WEFT_CHOICE_WAYS];
         size_t of_bytes;
+        if (choices->sizes[s].trial)
+            continue;
         weft_choices_costs(choices, WEFT_CHOICE_BYTES_MIN << s, costs_ns, &of_bytes);
         double fed_ns = (double)costs_ns[SHM_READ_FED], past_ns = (double)costs_ns[SHM_READ_PAST];
         if (fed_ns > 0 && past_ns > 0) {
@@ -80,11 +84,11 @@ static int past_costs(const struct shm_reads *reads)
     return balance > known * CLEARLY ? 1 : -balance > known * CLEARLY ? -1 : 0;
 }
 
-/* Lets the owner know whether what it stages had better go past the caches: as what it has fed says, and where that is not clear, if it is far. That is found out
- * where processors have moved, and else now and then; but not as a trial begins, which forgets a cost. */
-static void say_past(struct weft_link *link, struct shm_reads *reads, int has_moved, int is_trial)
+/* Lets the owner know whether what it stages had better go past the caches, as what it has fed says. That is found out where processors have moved, and else now
+ * and then. Where it is not clear it stays as it was, and after a move it is as the distance says. */
+static void say_past(struct weft_link *link, struct shm_reads *reads, int has_moved)
 {
-    if (has_moved || (!is_trial && reads->looks % SAYING_LOOKS == 0)) {
+    if (has_moved || reads->looks % SAYING_LOOKS == 0) {
         int costs = past_costs(reads);
         if (costs || has_moved)
             reads->wants_past = costs ? costs < 0 : reads->distance.is_far;
@@ -100,18 +104,17 @@ static struct weft_choices *look(struct weft_link *link, struct shm_reads *reads
 {
     int moved = shm_feed_look(link, reads),
         from = moved < 0; /* what was near is far, or the other way round */
-    int is_trial = choices != NULL;
     if (moved) {
         struct weft_choices *known = &reads->choices[from], *target = &reads->choices[!from];
         *target = *known;
         weft_choices_open(known, SHM_READ_WAYS);
         choices = choices == known ? target : NULL;
     }
-    say_past(link, reads, moved || !reads->looks || reads->was_far != reads->distance.is_far, is_trial);
+    say_past(link, reads, moved || !reads->looks || reads->was_far != reads->distance.is_far);
     return choices;
 }
 
-/* What is staged has no trials, and a long message may take longer than processors stay where they are: each of those looks. */
+/* What is staged has no trials, and a long message may take longer than processors stay where they are: so each large one looks. */
 void shm_look(struct weft_link *link, uint64_t bytes)
 {
     uint32_t each = bytes > LARGE_BYTES ? 1 : bytes > LONG_BYTES ? LONG_READS : SHORT_READS;
