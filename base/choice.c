@@ -8,6 +8,7 @@
 #define LARGE_BYTES ((size_t)512 << 10)
 #define COST_MAX    2000000000
 #define TRIALS_PART 50  /* of the messages' time is what trials of a slower way may cost */
+#define CLEARLY     0.1 /* two ways' costs differ clearly, by more than this part of their sum */
 #define GIVEN_UP    512 /* messages that a trial's are waited for */
 
 /* Pauses between trials, in messages. */
@@ -219,6 +220,21 @@ uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes,
     for (int way = 0; way < WEFT_CHOICE_WAYS; way++)
         costs_ns[way] = choice->cost_ns[way];
     return choice->taken;
+}
+
+int weft_choices_compare(const struct weft_choices *choices, uint8_t first, uint8_t second)
+{
+    double balance = 0;
+    int known = 0;
+    for (int i = 0; i < WEFT_CHOICE_SIZES; i++) {
+        const struct weft_choice *choice = &choices->sizes[i];
+        double first_ns = choice->cost_ns[first], second_ns = choice->cost_ns[second];
+        if (choice->trial || first_ns == 0 || second_ns == 0)
+            continue;
+        balance += (first_ns - second_ns) / (first_ns + second_ns);
+        known++;
+    }
+    return balance > known * CLEARLY ? 1 : -balance > known * CLEARLY ? -1 : 0;
 }
 
 int weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns)

@@ -69,6 +69,9 @@ uint8_t weft_choices_taken(const struct weft_choices *choices, size_t bytes);
 /* The way that they take, and what each has taken lately for a message of *of_bytes, in ns; 0: not known. */
 uint8_t weft_choices_costs(const struct weft_choices *choices, size_t bytes,
                            uint64_t costs_ns[WEFT_CHOICE_WAYS], size_t *of_bytes);
+/* Says which of two ways costs clearly less: -1 the first, 1 the second, 0 neither, or nothing is known. All sizes count the same. One of which a cost is
+ * not known, or which has a trial just now, does not count. */
+int weft_choices_compare(const struct weft_choices *choices, uint8_t first, uint8_t second);
 int weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
 
 #endif

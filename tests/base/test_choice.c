@@ -433,6 +433,67 @@ static void test_three_at_once(void **state)
     }
 }
 
+/* Costs of both ways, of some sizes. */
+static void learn(struct weft_choices *ways, size_t bytes, int64_t fed_ns, int64_t past_ns)
+{
+    int is_timed, is_trial = 0;
+    for (int i = 0; i < 400 || is_trial; i++) {
+        uint8_t way = weft_choices_next(ways, bytes, &is_timed);
+        if (is_timed)
+            weft_choices_observe(ways, bytes, way,
+                                 way == KERNEL ? 10 * fed_ns
+                                 : way == FED  ? fed_ns
+                                               : past_ns);
+        is_trial = 0;
+        for (int s = 0; s < WEFT_CHOICE_SIZES; s++)
+            is_trial |= ways->sizes[s].trial > 0;
+    }
+}
+
+/* Two ways, where one costs clearly less, over all sizes. */
+static void test_compares(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t small[2], large[2];
+        int less;
+    } cases[] = {
+        {{1000, 1300}, {0, 0}, -1},      {{1300, 1000}, {0, 0}, 1},        {{1000, 1100}, {0, 0}, 0},
+        {{1100, 1000}, {0, 0}, 0},       {{1000, 2000}, {9000, 7000}, -1}, /* each size counts the same */
+        {{1000, 1300}, {9000, 9000}, 0}, {{1000, 2000}, {9000, 4500}, 0},  {{2000, 1000}, {9000, 9000}, 1},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct weft_choices ways;
+        weft_choices_open(&ways, WAYS);
+        assert_int_equal(weft_choices_compare(&ways, FED, PAST), 0);
+        learn(&ways, KIB(8), cases[c].small[0], cases[c].small[1]);
+        if (cases[c].large[0])
+            learn(&ways, KIB(512), cases[c].large[0], cases[c].large[1]);
+        assert_int_equal(weft_choices_compare(&ways, FED, PAST), cases[c].less);
+        assert_int_equal(weft_choices_compare(&ways, PAST, FED), -cases[c].less);
+    }
+}
+
+/* In the midst of a trial the cost of what is tried is that of the first of its messages, which says little: that size does not count. */
+static void test_compares_no_trial(void **state)
+{
+    (void)state;
+    struct weft_choices ways;
+    int of_trials = 0; /* messages: three of each */
+    weft_choices_open(&ways, WAYS);
+    learn(&ways, KIB(8), 1000, 2000);
+    for (int i = 0; i < 2000; i++) {
+        int is_timed, is_trial;
+        uint8_t way = weft_choices_next(&ways, KIB(8), &is_timed);
+        is_trial = ways.sizes[0].trial > 0;
+        of_trials += is_trial;
+        assert_int_equal(weft_choices_compare(&ways, FED, PAST), is_trial ? 0 : -1);
+        if (is_timed)
+            weft_choices_observe(&ways, KIB(8), way, way == FED ? 1000 : way == PAST ? 2000 : 9000);
+    }
+    assert_true(of_trials >= 2 * 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_trial_without_costs),
         cmocka_unit_test(test_three),
         cmocka_unit_test(test_three_at_once),
+        cmocka_unit_test(test_compares),
+        cmocka_unit_test(test_compares_no_trial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@
 enum how { GOES_ON, DIES };
 
 static struct shared {
-    _Atomic int how, stopped, go, kernel_reads, slow_kernel, slow_feed, feeds_not, asked, refused, ahead;
+    _Atomic int how, stopped, go, kernel_reads, slow_kernel, feeds_not, asked, refused, ahead;
 } * shared;
 
 int __real_shm_feed_give(struct weft_transport *);
@@ -70,8 +70,6 @@ uint64_t __wrap_shm_feed_ahead(struct weft_link *link, const void *memory, size_
 
 int __wrap_shm_feed_give(struct weft_transport *transport)
 {
-    if (shared->slow_feed)
-        usleep(50);
     return shared->feeds_not ? 0 : __real_shm_feed_give(transport);
 }
 
@@ -95,8 +93,8 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 
 static void prepare(enum how how)
 {
-    shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->slow_feed =
-        shared->refused = shared->ahead = shared->feeds_not = shared->asked = 0;
+    shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->refused =
+        shared->ahead = shared->feeds_not = shared->asked = 0;
     shared->how = how;
 }
 
@@ -511,37 +509,6 @@ static void test_learns(void **state)
     setenv("WEFT_WAY_SHM", WAY, 1);
 }
 
-/* Both read at once, and feeding is slow: trials of either have the other do likewise, and nothing of that stays. */
-#define EXCHANGES 600
-
-static int likewise_body(int rank, int ranks, void *arg)
-{
-    struct job job;
-    uint8_t *send = calloc(2, BYTES), *recv = send + BYTES;
-    CHECK(send && ranks == 2 && !arg);
-    CHECK_OK(job_open(&job, "shm", NULL));
-    CHECK_OK(job_greet(job.comm));
-    test_clock_slow(1000);
-    for (int i = 0; i < EXCHANGES; i++)
-        CHECK_OK(
-            weft_sendrecv(job.comm, send, BYTES, !rank, 0, recv, BYTES, !rank, 0, WEFT_UINT8, NULL, NULL));
-    test_clock_slow(1);
-    CHECK(job_fed_bytes(&job) > 0 && job_fed_bytes(&job) <= EXCHANGES / 5 * BYTES);
-    CHECK_OK(job_close(&job));
-    free(send);
-    return 0;
-}
-
-static void test_likewise(void **state)
-{
-    (void)state;
-    prepare(GOES_ON);
-    shared->slow_feed = 1;
-    setenv("WEFT_WAY_SHM", "auto", 1);
-    assert_int_equal(test_ranks_fork(2, likewise_body, NULL), 0);
-    setenv("WEFT_WAY_SHM", WAY, 1);
-}
-
 /* --- an owner that never feeds is asked seldom, and one that does so again is found */
 
 #define AWAY 2000
@@ -589,7 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),  cmocka_unit_test(test_order),       cmocka_unit_test(test_chain),
         cmocka_unit_test(test_away),   cmocka_unit_test(test_owner_stops), cmocka_unit_test(test_dies),
-        cmocka_unit_test(test_learns), cmocka_unit_test(test_taken_back),  cmocka_unit_test(test_likewise),
+        cmocka_unit_test(test_learns), cmocka_unit_test(test_taken_back),
     };
     shared = test_ranks_shared(sizeof *shared);
     setenv("WEFT_WAY_SHM", WAY, 1);

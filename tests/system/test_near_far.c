@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build: with tests/clock/; wrap shm_feed_look weft_choices_observe weft_choices_costs shm_pull_fed weft_copy_streaming @tests/clock/wraps */
+/* build: with tests/clock/; wrap shm_feed_look shm_reads_look weft_choices_observe weft_choices_compare shm_pull_fed weft_copy_streaming @tests/clock/wraps */
 /* How ordinary memory is read follows at once when processors move, once the reader has been with either. So does whether what is staged goes past
- * the caches. How near the owner is, and what each way costs, the test says. */
+ * the caches. How near the owner is, and what each way costs, the test says, but where looks themselves are tested. What two read that read from each other at
+ * once, of what one of them tries, is tested here too. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,20 +20,23 @@
 #include "tests/support/ranks.h"
 #include "transport/shm/shm_private.h"
 
-#define BYTES    (64u << 10)
-#define LEARNING 3000 /* messages at most; some 200 where the owner is always there */
-#define AT_ONCE  16   /* messages: two looks */
-#define LOOKED   400
-#define ANEW     300 /* messages: some trials */
-#define TURNS    60
-#define MOVES    40
-#define COUNTED  24  /* calls */
-#define SAYING   400 /* messages */
-#define SAID     600 /* messages, with trials of what is slower */
-#define TRIALS   200 /* calls, of which some stage for a trial */
+#define BYTES     (64u << 10)
+#define LEARNING  3000 /* messages at most; some 200 where the owner is always there */
+#define AT_ONCE   16   /* messages: two looks */
+#define LOOKED    400
+#define ANEW      300 /* messages: some trials */
+#define TURNS     60
+#define MOVES     40
+#define COUNTED   24  /* calls */
+#define SAYING    400 /* messages */
+#define SAID      600 /* messages, with trials of what is slower */
+#define EXCHANGES 600
+#define APART     10  /* messages */
+#define TRIALS    200 /* calls, of which some stage for a trial */
 
 enum { KERNEL, FED, PAST };
-static const int64_t costs_ns[2][3] = {{3000, 1000, 2000}, {2000, 3000, 1000}};
+enum { NEAR, FAR, SLOW }; /* rows of costs_ns; SLOW: feeding takes longer than the kernel */
+static const int64_t costs_ns[][3] = {{3000, 1000, 2000}, {2000, 3000, 1000}, {1000, 2000, 3000}};
 
 static struct {
     _Atomic int far, is_found_out, fed[2]; /* as before, past the caches */
@@ -41,9 +45,12 @@ static struct {
     _Atomic int is_said, wrong; /* what is staged is to go as is_turned says; looks after which it is not */
     _Atomic int wants;          /* how, as of the look before */
     _Atomic int is_unknown;     /* what ways cost, as in trials */
+    _Atomic int is_slow;        /* costs are those of SLOW */
+    _Atomic int calls, trials;  /* looks, whatever they found; those of reads of trials */
 } * shared;
 
 static uint64_t streamed_bytes;
+static int likewise; /* reads that are fed as their owner has wanted the same */
 
 void __real_weft_copy_streaming(void *destination, const void *source, size_t size);
 void __wrap_weft_copy_streaming(void *destination, const void *source, size_t size);
@@ -57,6 +64,7 @@ int __real_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
 int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads);
 int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads)
 {
+    shared->calls++;
     if (shared->is_real) {
         uint64_t before = reads->exposed;
         int moved = __real_shm_feed_look(link, reads);
@@ -71,25 +79,29 @@ int __wrap_shm_feed_look(struct weft_link *link, struct shm_reads *reads)
     return atomic_exchange(&shared->is_found_out, 0);
 }
 
+struct weft_choices *__real_shm_reads_look(struct weft_link *, struct shm_reads *, struct weft_choices *);
+struct weft_choices *__wrap_shm_reads_look(struct weft_link *, struct shm_reads *, struct weft_choices *);
+struct weft_choices *__wrap_shm_reads_look(struct weft_link *link, struct shm_reads *reads,
+                                           struct weft_choices *choices)
+{
+    shared->trials++;
+    return __real_shm_reads_look(link, reads, choices);
+}
+
 int __real_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
 int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns);
 int __wrap_weft_choices_observe(struct weft_choices *choices, size_t bytes, uint8_t way, int64_t cost_ns)
 {
-    return __real_weft_choices_observe(choices, bytes, way,
-                                       cost_ns ? costs_ns[shared->far ^ shared->is_turned][way] : 0);
+    return __real_weft_choices_observe(
+        choices, bytes, way,
+        cost_ns ? costs_ns[shared->is_slow ? SLOW : shared->far ^ shared->is_turned][way] : 0);
 }
 
-uint8_t __real_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
-                                  size_t *of_bytes);
-uint8_t __wrap_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
-                                  size_t *of_bytes);
-uint8_t __wrap_weft_choices_costs(const struct weft_choices *choices, size_t bytes, uint64_t *ways_ns,
-                                  size_t *of_bytes)
+int __real_weft_choices_compare(const struct weft_choices *choices, uint8_t first, uint8_t second);
+int __wrap_weft_choices_compare(const struct weft_choices *choices, uint8_t first, uint8_t second);
+int __wrap_weft_choices_compare(const struct weft_choices *choices, uint8_t first, uint8_t second)
 {
-    uint8_t taken = __real_weft_choices_costs(choices, bytes, ways_ns, of_bytes);
-    if (shared->is_unknown)
-        memset(ways_ns, 0, WEFT_CHOICE_WAYS * sizeof *ways_ns);
-    return taken;
+    return shared->is_unknown ? 0 : __real_weft_choices_compare(choices, first, second);
 }
 
 size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
@@ -100,6 +112,7 @@ size_t __wrap_shm_pull_fed(struct weft_link *link, const struct shm_token *token
                            void *destination, size_t size, const struct shm_fed_how *how, uint32_t flags)
 {
     shared->fed[how->is_past]++;
+    likewise += !how->is_wish;
     return __real_shm_pull_fed(link, token, offset, destination, size, how, flags);
 }
 
@@ -239,7 +252,7 @@ static int staging_body(int rank, int ranks, void *arg)
     CHECK_OK(job_open(&job, "shm", NULL));
     CHECK_OK(job_greet(job.comm));
     for (int move = 0; move < MOVES; move++) {
-        int is_past = strcmp(way, "auto") == 0 ? move % 2 : strcmp(way, "past") == 0, says;
+        int is_past = strcmp(way, "fed") == 0 ? 0 : strcmp(way, "past") == 0 ? 1 : move % 2, says;
         if (rank == 0)
             shared->far = move % 2;
         CHECK_OK(weft_barrier(job.comm, NULL));
@@ -259,7 +272,7 @@ static int staging_body(int rank, int ranks, void *arg)
 static void test_staging(void **state)
 {
     (void)state;
-    static const char *const ways[] = {"auto", "fed", "past"};
+    static const char *const ways[] = {"auto", "pull", "fed", "past"};
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         shared->far = 0;
         assert_int_equal(test_ranks_fork(2, staging_body, (void *)(uintptr_t)ways[w]), 0);
@@ -370,20 +383,29 @@ static int has_cores(void)
     return 0;
 }
 
-/* What really is looked at: a line that its owner writes each time. */
+/* What really is looked at: a line that its owner writes each time. bytes: in the message, or in each of an alltoall that is staged. */
+static const struct looking {
+    int is_staged;
+    size_t bytes;
+    int each; /* one message in so many looks */
+} lookings[] = {{0, 64u << 10, 8},  {0, 128u << 10, 8}, {0, 256u << 10, 2},
+                {1, 128u << 10, 8}, {1, 256u << 10, 2}, {1, 1u << 20, 1}};
+
 static int looking_body(int rank, int ranks, void *arg)
 {
     struct job job;
-    int is_staged = *(int *)arg;
-    uint8_t *memory = malloc(4 * BYTES);
-    uint64_t staged, streamed;
-    CHECK(memory && ranks == 2 && (!is_staged || setenv("WEFT_DIRECT", "0", 1) == 0));
+    const struct looking *looking = arg;
+    uint8_t *memory = calloc(4, looking->bytes);
+    CHECK(memory && ranks == 2 && (!looking->is_staged || setenv("WEFT_DIRECT", "0", 1) == 0));
     CHECK_OK(job_open(&job, "shm", NULL));
     for (int i = 0; i < LOOKED; i++) {
-        if (is_staged)
-            CHECK(exchange(&job, rank, memory, i, &staged, &streamed) == 0);
+        if (looking->is_staged)
+            CHECK_OK(weft_alltoall(job.comm, memory, memory + 2 * looking->bytes, looking->bytes, WEFT_UINT8,
+                                   NULL));
+        else if (rank == 0)
+            CHECK_OK(weft_send(job.comm, memory, looking->bytes, WEFT_UINT8, 1, 0, NULL));
         else
-            CHECK(send_one(&job, rank, memory, i) == 0);
+            CHECK_OK(weft_recv(job.comm, memory, looking->bytes, WEFT_UINT8, 0, 0, NULL, NULL));
     }
     CHECK_OK(job_close(&job));
     free(memory);
@@ -394,21 +416,57 @@ static void test_looks(void **state)
 {
     (void)state;
     shared->is_real = 1;
-    for (int is_staged = 0; is_staged < 2; is_staged++) {
-        shared->looks = shared->near_ns = 0;
-        assert_int_equal(test_ranks_fork(2, looking_body, &is_staged), 0);
-        assert_true(shared->looks >= LOOKED / 10);
+    for (size_t l = 0; l < sizeof lookings / sizeof *lookings; l++) {
+        struct looking looking = lookings[l];
+        int wanted = (looking.is_staged ? 2 : 1) * LOOKED / looking.each;
+        shared->looks = shared->calls = shared->trials = shared->near_ns = 0;
+        assert_int_equal(test_ranks_fork(2, looking_body, &looking), 0);
+        assert_int_equal(shared->calls - shared->trials, wanted);
+        assert_true(shared->looks >= wanted / 5 * 4);
         if (has_cores()) /* else the line is there already */
             assert_in_range(shared->near_ns, 1, 1000000);
     }
     shared->is_real = 0;
 }
 
+/* --- two that read from each other */
+
+static int likewise_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = calloc(2, BYTES);
+    CHECK(memory && ranks == 2 && !arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(10000);
+    for (int i = 0; i < APART; i++) /* else both have their trials in the same exchanges */
+        CHECK(send_one(&job, rank, memory, i) == 0);
+    uint64_t before = job_fed_bytes(&job);
+    likewise = 0;
+    for (int i = 0; i < EXCHANGES; i++)
+        CHECK_OK(weft_sendrecv(job.comm, memory, BYTES, !rank, 0, memory + BYTES, BYTES, !rank, 0, WEFT_UINT8,
+                               NULL, NULL));
+    test_clock_slow(1);
+    CHECK(likewise > 0 && job_fed_bytes(&job) - before <= EXCHANGES / 5 * BYTES);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* Feeding is slow: trials of either have the other do likewise, and nothing of that stays. */
+static void test_likewise(void **state)
+{
+    (void)state;
+    shared->is_slow = 1;
+    assert_int_equal(test_ranks_fork(2, likewise_body, NULL), 0);
+    shared->is_slow = 0;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows), cmocka_unit_test(test_staging),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows),  cmocka_unit_test(test_staging),
                                        cmocka_unit_test(test_measured), cmocka_unit_test(test_turns),
-                                       cmocka_unit_test(test_looks)};
+                                       cmocka_unit_test(test_looks),    cmocka_unit_test(test_likewise)};
     shared = test_ranks_shared(sizeof *shared);
     setenv("WEFT_WAY_SHM", "auto", 1);
     setenv("WEFT_HELP_SHM", "always", 1);

@@ -3,43 +3,28 @@
  * that both share or past the caches.
  *
  * Which is faster depends on how near both processors are and on the size, and changes while a program runs. So the reader measures all three, per peer
- * and size (base/choice.h), and keeps apart what it has found while the owner was near and while it was far (base/distance.h): when processors move what was known of
- * their new distance holds again. What counts is the time of one read, from its beginning to its end. A read that is not fed to its end says nothing.
- *
- * What the owner copies for this reader elsewhere, to staging memory, may go past the caches as well. There nobody measures; but what is known of near and far
- * holds there too. So the reader says which it wants, and the owner asks for its link's flags with each message. A reader that has always been far and has never been
- * fed knows nothing, and wants nothing.
+ * and size (base/choice.h), and keeps apart what it has found while the owner was near and while it was far (near.c). What counts is the time of one
+ * read, from its beginning to its end. A read that is not fed to its end says nothing.
  *
  * Two that read from each other had better do so in the same way, as who is inside the kernel's copy feeds nobody. So a read is fed as well whose owner has asked for the same since the
  * last one: then what either measures in a trial is what both would have. That is no wish of its own, or one would follow the other for ever.
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "transport/shm/shm_private.h"
 
-enum shm_read { SHM_READ_KERNEL, SHM_READ_FED, SHM_READ_PAST, SHM_READ_WAYS };
-_Static_assert(SHM_READ_WAYS == WEFT_CHOICE_WAYS, "costs of each");
 static const char *const way_names[] = {"by the kernel", "fed", "fed past the caches"};
 
 /* Reads that are asked for before a peer is taken for one that has other things to do; then one of so many is. Odd, as messages often have 2, 4 or 8
  * pieces. */
 #define UNHELPED_MAX  4u
 #define UNHELPED_EACH 17u
-/* One in so many reads looks how near the owner is, which costs a line and the clock, and each of a trial. The distance is to be known before its
- * costs are: else what holds of one would be learnt of the other. */
-#define SHORT_READS 8
-#define LONG_READS  2
-/* One look in so many finds out whether what is staged goes past the caches better: where the difference of two costs is more than this part of their sum. */
-#define SAYING_LOOKS 16
-#define CLEARLY      0.1
-#define LONG_BYTES   (128u << 10)
-#define LARGE_BYTES  (512u << 10)
-#define WAKING_BYTES (1u << 20) /* a message that an owner is worth waking for */
+#define LARGE_BYTES   (512u << 10)
+#define WAKING_BYTES  (1u << 20) /* a message that an owner is worth waking for */
 
 /* How this read is done. */
 struct how {
@@ -51,78 +36,6 @@ struct how {
     int is_likewise; /* as the owner has wanted the same, since it was read last */
 };
 
-static struct shm_reads *reads_of(struct weft_link *link)
-{
-    struct shm_reads *reads = link->reads;
-    if (!reads && (reads = calloc(1, sizeof *reads))) {
-        for (int far = 0; far < 2; far++)
-            weft_choices_open(&reads->choices[far], SHM_READ_WAYS);
-        link->reads = reads;
-    }
-    return reads;
-}
-
-/* Whether what is fed takes longer past the caches, 1, or through them, -1, at this distance: all sizes together of which both are known, and which have no
- * trial just now. 0: that is not clear. */
-static int past_costs(const struct shm_reads *reads)
-{
-    const struct weft_choices *choices = &reads->choices[reads->distance.is_far];
-    double balance = 0;
-    int known = 0;
-    for (int s = 0; s < WEFT_CHOICE_SIZES; s++) {
-        uint64_t costs_ns[WEFT_CHOICE_WAYS];
-        size_t of_bytes;
-        if (choices->sizes[s].trial)
-            continue;
-        weft_choices_costs(choices, WEFT_CHOICE_BYTES_MIN << s, costs_ns, &of_bytes);
-        double fed_ns = (double)costs_ns[SHM_READ_FED], past_ns = (double)costs_ns[SHM_READ_PAST];
-        if (fed_ns > 0 && past_ns > 0) {
-            balance += (past_ns - fed_ns) / (past_ns + fed_ns);
-            known++;
-        }
-    }
-    return balance > known * CLEARLY ? 1 : -balance > known * CLEARLY ? -1 : 0;
-}
-
-/* Lets the owner know whether what it stages had better go past the caches, as what it has fed says. That is found out where processors have moved, and else now
- * and then. Where it is not clear it stays as it was, and after a move it is as the distance says. */
-static void say_past(struct weft_link *link, struct shm_reads *reads, int has_moved)
-{
-    if (has_moved || reads->looks % SAYING_LOOKS == 0) {
-        int costs = past_costs(reads);
-        if (costs || has_moved)
-            reads->wants_past = costs ? costs < 0 : reads->distance.is_far;
-    }
-    reads->was_far = reads->distance.is_far;
-    reads->looks++;
-    shm_feed_say_past(link, reads->wants_past);
-}
-
-/* Sees how near the owner is. Returns where `choices` are from now on, NULL: nowhere. */
-static struct weft_choices *look(struct weft_link *link, struct shm_reads *reads,
-                                 struct weft_choices *choices)
-{
-    int moved = shm_feed_look(link, reads),
-        from = moved < 0; /* what was near is far, or the other way round */
-    if (moved) {
-        struct weft_choices *known = &reads->choices[from], *target = &reads->choices[!from];
-        *target = *known;
-        weft_choices_open(known, SHM_READ_WAYS);
-        choices = choices == known ? target : NULL;
-    }
-    say_past(link, reads, moved || !reads->looks || reads->was_far != reads->distance.is_far);
-    return choices;
-}
-
-/* What is staged has no trials, and a long message may take longer than processors stay where they are: so each large one looks. */
-void shm_look(struct weft_link *link, uint64_t bytes)
-{
-    uint32_t each = bytes > LARGE_BYTES ? 1 : bytes > LONG_BYTES ? LONG_READS : SHORT_READS;
-    struct shm_reads *reads = bytes < SHM_FED_BYTES_MIN ? NULL : reads_of(link);
-    if (reads && reads->count++ % each == 0)
-        look(link, reads, NULL);
-}
-
 static struct how next_read(struct weft_link *link, const struct shm_token *token, size_t size)
 {
     struct how how = {.way = SHM_READ_KERNEL};
@@ -133,16 +46,15 @@ static struct how next_read(struct weft_link *link, const struct shm_token *toke
         how.way = token->segment & SHM_TOKEN_PAST ? SHM_READ_PAST : SHM_READ_FED;
         return how;
     }
-    struct shm_reads *reads = reads_of(link);
+    struct shm_reads *reads = shm_reads_of(link);
     if (!reads)
         return how;
-    if (reads->count++ % (size > LONG_BYTES ? LONG_READS : SHORT_READS) == 0)
-        look(link, reads, NULL);
+    shm_reads_begin(link, reads, size);
     how.choices = &reads->choices[reads->distance.is_far];
     how.way = (enum shm_read)weft_choices_next(how.choices, size, &how.is_timed);
     how.is_trial = how.way != weft_choices_taken(how.choices, size);
     if (how.is_trial) {
-        how.choices = look(link, reads, how.choices);
+        how.choices = shm_reads_look(link, reads, how.choices);
         how.is_void = how.choices != &reads->choices[reads->distance.is_far];
     }
     int was_wanted = shm_feed_was_wanted(link, size);

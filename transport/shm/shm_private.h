@@ -107,6 +107,10 @@ struct shm_feeding {
     uint64_t exposed;    /* memory, so often */
 };
 
+/* How ordinary memory is read. */
+enum shm_read { SHM_READ_KERNEL, SHM_READ_FED, SHM_READ_PAST, SHM_READ_WAYS };
+_Static_assert(SHM_READ_WAYS == WEFT_CHOICE_WAYS, "costs of each");
+
 /* What the reader of a peer's memory has found: how near it is, and which enum shm_read is the fastest for ordinary memory. The polling thread's. */
 struct shm_reads {
     struct weft_choices choices[2]; /* while the peer's processor is near, and while it is far */
@@ -115,7 +119,6 @@ struct shm_reads {
     uint32_t count;   /* of reads, and of staged messages: one in so many looks */
     uint32_t looks;
     int wants_past; /* what is staged for it */
-    int was_far;    /* at the last look */
 };
 
 /* The sending end. fd, watched: guarded by the lock once connect() has returned. */
@@ -266,9 +269,18 @@ void shm_mappings_sweep(struct weft_transport *transport);
 /* Pulls from offset on what the token stands for, from the peer's process, which may feed this one or help. */
 int shm_pull_ordinary(struct weft_link *link, int pid, const struct shm_token *token, uint64_t offset,
                       void *destination, size_t size, uint32_t flags);
-/* Another message that is about to be read has been staged: sees now and then how near the peer is. */
-void shm_look(struct weft_link *link, uint64_t bytes);
 int shm_link_help(struct weft_link *link, struct weft_link_help *help);
+
+/* near.c */
+/* NULL: no memory. */
+struct shm_reads *shm_reads_of(struct weft_link *link);
+/* So many bytes of the peer's memory are read next: sees now and then how near it is. */
+void shm_reads_begin(struct weft_link *link, struct shm_reads *reads, uint64_t bytes);
+/* Sees now how near it is. Returns where `choices` are from now on, NULL: nowhere. */
+struct weft_choices *shm_reads_look(struct weft_link *link, struct shm_reads *reads,
+                                    struct weft_choices *choices);
+/* So many bytes are read next that the peer has staged: as shm_reads_begin(). */
+void shm_look(struct weft_link *link, uint64_t bytes);
 
 /* feed.c */
 /* Fills some of the slices that a peer wants of this instance's memory: 1. 0: none wants or takes any. */
