@@ -174,8 +174,8 @@ static const struct weft_setting rows[] = {
     {"WEFT_WAY_SHM", AT(way_shm), WORD, 0, 3, 0, "auto,pull,fed,past", LOCAL, WEFT_SETTINGS_TRANSPORT, NULL,
      NULL,
      "How ranks of one host read ordinary memory of this one. auto measures pull (process_vm_readv), fed "
-     "(both copy), past (both, past the caches), and whether collectives stage it. Else nothing is staged by "
-     "choice. fed and past hold for staging too. Where this rank does not wait, the kernel copies."},
+     "(both copy), past (both, past the caches), and whether collectives stage it. Else none do by choice; "
+     "fed and past also say how to stage. While this rank does not wait, the kernel copies."},
     {"WEFT_WINDOW", AT(window), NUMBER, 4, 64, 32, NULL, AGREED, WEFT_SETTINGS_CHOICE, NULL, NULL,
      "How many steps of a plan may be in flight at a time."},
 };
