@@ -38,6 +38,7 @@
 enum how { GOES_ON, DIES };
 
 static struct shared {
+    _Atomic int repeats, polls, asked_before; /* numbers come again; the owner polls until it feeds */
     _Atomic int how, stopped, go, kernel_reads, slow_kernel, feeds_not, asked, refused, ahead;
 } * shared;
 
@@ -47,7 +48,6 @@ size_t __real_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_
                            const struct shm_fed_how *, uint32_t);
 size_t __wrap_shm_pull_fed(struct weft_link *, const struct shm_token *, uint64_t, void *, size_t,
                            const struct shm_fed_how *, uint32_t);
-
 int __real_shm_cell_check(const struct weft_link *, const struct shm_token *);
 int __wrap_shm_cell_check(const struct weft_link *, const struct shm_token *);
 
@@ -63,6 +63,10 @@ uint64_t __wrap_shm_feed_ahead(struct weft_link *, const void *, size_t, uint32_
 
 uint64_t __wrap_shm_feed_ahead(struct weft_link *link, const void *memory, size_t size, uint32_t cell)
 {
+    if (shared->repeats && link->feeding.ahead_next % 2 == 0)
+        link->feeding.ahead_next = SHM_TOKEN_NUMBER / 2 + 1 - (link->feeding.ahead_next & 2);
+    shared->polls = shared->repeats;
+    shared->asked_before = shared->asked;
     uint64_t number = __real_shm_feed_ahead(link, memory, size, cell);
     shared->ahead += number != 0;
     return number;
@@ -70,7 +74,9 @@ uint64_t __wrap_shm_feed_ahead(struct weft_link *link, const void *memory, size_
 
 int __wrap_shm_feed_give(struct weft_transport *transport)
 {
-    return shared->feeds_not ? 0 : __real_shm_feed_give(transport);
+    if (shared->polls > 0 && shared->asked > shared->asked_before)
+        shared->polls--;
+    return shared->feeds_not || shared->polls > 0 ? 0 : __real_shm_feed_give(transport);
 }
 
 size_t __wrap_shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint64_t offset,
@@ -94,7 +100,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 static void prepare(enum how how)
 {
     shared->stopped = shared->go = shared->kernel_reads = shared->slow_kernel = shared->refused =
-        shared->ahead = shared->feeds_not = shared->asked = 0;
+        shared->ahead = shared->feeds_not = shared->asked = shared->repeats = shared->polls = 0;
     shared->how = how;
 }
 
@@ -179,9 +185,10 @@ static void test_sizes(void **state)
 
 /* --- what is fed before anybody asks */
 
-#define SHORT (48u << 10)
-#define TAGS  3
-#define TURNS 48
+#define SHORT   (48u << 10)
+#define TAGS    3
+#define TURNS   48
+#define REPEATS 200 /* messages */
 
 /* Of a tag. In slices of one block (past the caches: two), of four and of two: the second one's marks leave those of the first standing where it overwrites it. */
 static const size_t lengths[TAGS] = {20u << 10, ASKED, SHORT};
@@ -242,6 +249,45 @@ static void test_order(void **state)
     prepare(GOES_ON);
     assert_int_equal(test_ranks_fork(2, order_body, NULL), 0);
     assert_in_range(shared->ahead, 5, TURNS * TAGS);
+}
+
+/* From rank 0 to rank 1. */
+static int move(const struct job *job, int rank, uint8_t *memory, size_t bytes, int seed)
+{
+    pattern_fill(memory, bytes, rank ? 99 : seed);
+    if (rank == 0)
+        CHECK_OK(weft_send(job->comm, memory, bytes, WEFT_UINT8, 1, 0, NULL));
+    else
+        CHECK_OK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
+    CHECK_BITS(pattern_check(memory, bytes, seed) == 0);
+    return 0;
+}
+
+static int repeating_body(int rank, int ranks, void *arg)
+{
+    struct job job;
+    uint8_t *memory = malloc(SHORT);
+    CHECK(memory && ranks == 2 && !arg);
+    CHECK_OK(job_open(&job, "shm", NULL));
+    CHECK_OK(job_greet(job.comm));
+    test_clock_slow(SLOWER);
+    for (int seed = 0; seed < REPEATS; seed++)
+        CHECK(move(&job, rank, memory, lengths[seed % 2 ? 0 : 2], seed) == 0);
+    test_clock_slow(1);
+    CHECK_OK(job_close(&job));
+    free(memory);
+    return 0;
+}
+
+/* A mark that was made with the same number before is not taken for the new one, by a reader that is there first. */
+static void test_repeats(void **state)
+{
+    (void)state;
+    prepare(GOES_ON);
+    shared->repeats = 50;
+    assert_int_equal(test_ranks_fork(2, repeating_body, NULL), 0);
+    assert_in_range(shared->ahead, REPEATS / 2, REPEATS);
+    assert_int_equal(shared->kernel_reads, 0);
 }
 
 /* Messages of several slices, which leave before all of them is there. */
@@ -320,18 +366,6 @@ static uint8_t *trapped(size_t bytes, int is_armed)
     if (is_armed)
         arm(memory);
     return memory;
-}
-
-/* From rank 0 to rank 1. */
-static int move(const struct job *job, int rank, uint8_t *memory, size_t bytes, int seed)
-{
-    pattern_fill(memory, bytes, rank ? 99 : seed);
-    if (rank == 0)
-        CHECK_OK(weft_send(job->comm, memory, bytes, WEFT_UINT8, 1, 0, NULL));
-    else
-        CHECK_OK(weft_recv(job->comm, memory, bytes, WEFT_UINT8, 0, 0, NULL, NULL));
-    CHECK_BITS(pattern_check(memory, bytes, seed) == 0);
-    return 0;
 }
 
 /* The owner stops: the reader reads the rest by the kernel. What the owner writes when it goes on does no harm to what comes next. arg: how
@@ -554,9 +588,9 @@ static void test_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_order),       cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_away),   cmocka_unit_test(test_owner_stops), cmocka_unit_test(test_dies),
-        cmocka_unit_test(test_learns), cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_sizes), cmocka_unit_test(test_order),  cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_chain), cmocka_unit_test(test_away),   cmocka_unit_test(test_owner_stops),
+        cmocka_unit_test(test_dies),  cmocka_unit_test(test_learns), cmocka_unit_test(test_taken_back),
     };
     shared = test_ranks_shared(sizeof *shared);
     setenv("WEFT_WAY_SHM", WAY, 1);

@@ -23,7 +23,9 @@
  * A message of up to 128 KB is fed ahead, before anybody has asked, where the peer has used what was fed ahead last, or has asked since. All of the message must be
  * final (expose_whole()). Its blocks are the same ones, with numbers of the owner's, which are in its token. A peer that asks for something else first gives up what is fed ahead: the
  * owner clears its marks before it fills those blocks. Its token also says what had been asked for last, so that such a peer does not wait for them, and whether it
- * goes past the caches: a peer that wants it otherwise asks.
+ * goes past the caches: a peer that wants it otherwise asks. These numbers come again some day, and all marks are cleared then. No peer waits for a
+ * mark of the time before: nothing else is fed ahead while the memory is exposed that was; what was given up since says another number that was asked for; and what
+ * was taken back is refused by its cell.
  *
  * Blocks get memory when a peer first wants something, for so many links of an instance at a time, and an idle link's go to one that needs them.
  */
@@ -51,6 +53,9 @@
 #define SMALL_BYTES   (32u << 10) /* a slice of one block, so that the reader begins early; */
 #define MIDDLE_BYTES  (96u << 10) /* of two; more are marked less often */
 
+_Static_assert(AHEAD_NUMBERS + AHEAD_BYTES / SHM_FEED_BLOCK < SHM_TOKEN_NUMBER &&
+                   AHEAD_NUMBERS % SHM_FEED_SLICE_MAX == 0,
+               "tokens have room, and slices begin at 0");
 _Static_assert(AHEAD_BYTES <= SHM_FEED_BYTES, "nobody frees blocks of what is fed ahead while it is filled");
 
 #ifndef MADV_POPULATE_WRITE
@@ -166,11 +171,11 @@ static int is_ahead_wanted(const struct weft_link *link)
     return !ahead->number || atomic_load_explicit(&feed->ahead_used, memory_order_relaxed) == ahead->number;
 }
 
-/* No mark of the piece's is there, whatever was fed before: numbers of what is fed ahead come again some day. */
-static void clear_marks(struct weft_link *link, const struct shm_fed_piece *piece)
+/* No mark of these blocks is there any more. */
+static void clear_marks(struct weft_link *link, uint64_t first, uint64_t blocks)
 {
-    for (uint64_t block = 0; block < blocks_of(piece->bytes); block += piece->slice_blocks)
-        atomic_store_explicit(mark_of(link->ring.memory, piece->number - 1 + block), 0, memory_order_relaxed);
+    for (uint64_t block = first; block < first + blocks; block++)
+        atomic_store_explicit(mark_of(link->ring.memory, block), 0, memory_order_relaxed);
 }
 
 /* Reads what the peer wants, which it may be changing: 0 where it is. */
@@ -192,7 +197,7 @@ static int take(struct weft_link *link, const struct shm_feed *feed, uint64_t wa
     link->feeding.asked = now;
     link->feeding.is_ahead_good = is_ahead_wanted(link);
     if (link->feeding.ahead.number) /* what is asked for comes to the same blocks */
-        clear_marks(link, &link->feeding.ahead);
+        clear_marks(link, link->feeding.ahead.number - 1, blocks_of(link->feeding.ahead.bytes));
     link->feeding.ahead.number = 0;
     return 1;
 }
@@ -278,14 +283,17 @@ uint64_t shm_feed_ahead(struct weft_link *link, const void *memory, size_t size,
                                                                : link->transport->params.fed == WEFT_FED_PAST;
     uint32_t blocks = slice_of(size, is_past);
     uint64_t first = (feeding->ahead_next + blocks - 1) / blocks * blocks;
-    feeding->ahead_next = (first + blocks_of(size)) % AHEAD_NUMBERS;
+    if (first >= AHEAD_NUMBERS) { /* numbers come again, and marks that were made with them are still there */
+        first = 0;
+        clear_marks(link, 0, SHM_FEED_BLOCKS);
+    }
+    feeding->ahead_next = first + blocks_of(size);
     *ahead = (struct shm_fed_piece){.number = first + 1,
                                     .source = memory,
                                     .bytes = size,
                                     .cell = cell,
                                     .slice_blocks = blocks,
                                     .is_past = is_past};
-    clear_marks(link, ahead);
     return (first + 1) << SHM_TOKEN_AHEAD | (feeding->asked.number & SHM_TOKEN_NUMBER) << SHM_TOKEN_ASKED |
            (is_past ? SHM_TOKEN_PAST : 0);
 }
@@ -447,10 +455,12 @@ size_t shm_pull_fed(struct weft_link *link, const struct shm_token *token, uint6
                                   atomic_load_explicit(&feed->wishes, memory_order_relaxed) + 1,
                                   memory_order_relaxed);
         atomic_store_explicit(&feed->bytes, size, memory_order_relaxed);
-        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, is_past, &reading);
-        if (!reading.done) /* who asks it would wait as long once more */
-            return 0;
         atomic_store_explicit(&feed->ahead_used, ahead, memory_order_relaxed);
+        copy_out(link->transport, ring, ahead - 1, SHM_FED_AHEAD, is_past, &reading);
+        if (!reading.done) { /* who asks it would wait as long once more */
+            atomic_store_explicit(&feed->ahead_used, 0, memory_order_relaxed);
+            return 0;
+        }
     }
     if (reading.done == size)
         return size;

@@ -14,7 +14,8 @@
 #define SHM_FEED_BYTES       (SHM_FEED_BLOCKS * SHM_FEED_BLOCK)
 #define SHM_FEED_MARKS_BYTES (SHM_FEED_BLOCKS * sizeof(struct shm_feed_mark))
 
-/* What the reader asks for, up to is_past. It writes 0 to `wanted`, then the rest, then `wanted`. */
+/* What the reader asks for, up to is_past. It writes 0 to `wanted`, then the rest, then `wanted`. Also what it says of
+ * what is fed ahead: for each such message it writes no other line than this one, at which the owner looks anyway. */
 struct shm_feed {
     _Alignas(64) _Atomic uint64_t wanted; /* the number of the first block, and 1; 0: nothing. */
     _Atomic uint64_t source, bytes;       /* the owner's memory */
@@ -23,9 +24,9 @@ struct shm_feed {
     _Atomic uint32_t wishes; /* of its own, which the owner follows where it reads from here itself */
     _Atomic uint32_t
         is_past; /* the owner's copies are to go past the caches, also what it feeds ahead from now on */
-    _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
     _Atomic uint64_t
-        ahead_used; /* the number, as in its token, of the last message whose slices ahead were used */
+        ahead_used; /* the number, as in its token, of the last message of which slices ahead are used */
+    _Alignas(64) _Atomic uint64_t freed; /* blocks below this number are free again */
     /* How often the owner has exposed memory. It writes that each time, so the time that this line takes shows the reader how near it is. Processors
      * fetch lines in pairs, or one after the other. So the reader uses no line near it. */
     _Alignas(512) _Atomic uint64_t exposed;

@@ -36,7 +36,7 @@
 
 #include "base/crypto.h"
 
-#define SHM_VERSION         10u
+#define SHM_VERSION         11u
 #define SHM_CHALLENGE_MAGIC 0x63687377u
 #define SHM_NONCE_BYTES     32
 #define SHM_ADDRESS_MAGIC   0x6d68737466657731ull
