@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far another processor is, by the time that a line of memory takes which it has just written: near ones share a cache, far ones do not. The
+/* How far another processor is, by the time that a line of memory takes which it has just written, beside the least time that was seen: near ones mostly share a cache, far ones do not. The
  * processors of a virtual machine, and threads that are not pinned, move from one to the other within milliseconds.
  *
  * A time may be too long, as its thread was interrupted. So what counts is the lesser one of the last two, beside the least of what two in a row had at most. That

@@ -81,6 +81,16 @@ static int describe_message(const struct weft_comm *comm, int is_received, int r
     return WEFT_OK;
 }
 
+static int fail_name(const char *collective)
+{
+    char names[200] = "";
+    for (int i = 0; i < WEFT_COLLECTIVE_COUNT; i++) {
+        size_t at = strlen(names);
+        snprintf(names + at, sizeof names - at, "%s, ", weft_collective_name((enum weft_collective)i));
+    }
+    return weft_fail(WEFT_INVALID, "collective is '%s': expected %ssend or recv", collective, names);
+}
+
 int weft_comm_describe(const weft_comm *comm, const char *collective, const void *send, const void *recv,
                        size_t count, weft_dtype dtype, weft_op op, int root, weft_description *description)
 {
@@ -105,10 +115,7 @@ int weft_comm_describe(const weft_comm *comm, const char *collective, const void
         return status;
     }
     if (which < 0)
-        return weft_fail(
-            WEFT_INVALID,
-            "collective is '%s': expected a name like 'allreduce' or 'reduce_scatter', 'send' or 'recv'",
-            collective);
+        return fail_name(collective);
     struct weft_operands operands = {.collective = (enum weft_collective)which,
                                      .root =
                                          weft_collective_has_root((enum weft_collective)which) ? root : -1,

@@ -195,6 +195,6 @@ enum weft_staging_way weft_staging_taken(struct weft_staging *staging, enum weft
 
 const char *weft_staging_way_name(enum weft_staging_way way)
 {
-    static const char *const names[] = {"in place", "staged", "past the caches"};
+    static const char *const names[] = {"not staged", "staged", "with results past the caches"};
     return names[way];
 }

@@ -143,8 +143,8 @@ void weft_exec_past_say(const struct weft_exec *exec, char *why, size_t capacity
     weft_error_clear(); /* of links that have failed */
     size_t at = strlen(why);
     if (ranks && at < capacity)
-        snprintf(why + at, capacity - at, "; what is staged goes past the caches to %" PRIu32 " rank%s",
-                 ranks, ranks == 1 ? "" : "s");
+        snprintf(why + at, capacity - at, "; staging goes past the caches for %" PRIu32 " rank%s", ranks,
+                 ranks == 1 ? "" : "s");
 }
 
 void weft_exec_staging_say(struct weft_exec *exec, enum weft_collective collective, size_t bytes, char *why,

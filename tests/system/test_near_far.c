@@ -238,7 +238,7 @@ static int says_past(const struct job *job, int *says)
 {
     weft_description said = WEFT_DESCRIPTION_INIT;
     CHECK_OK(weft_comm_describe(job->comm, "alltoall", NULL, NULL, BYTES, WEFT_UINT8, WEFT_SUM, 0, &said));
-    *says = strstr(said.why, "; what is staged goes past the caches to 1 rank") != NULL;
+    *says = strstr(said.why, "; staging goes past the caches for 1 rank") != NULL;
     return 0;
 }
 
